@@ -1,0 +1,83 @@
+"""Questions to the database as words."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Self
+
+from django.db import models
+from django.db.models import F, Q
+
+#: States of a text that is owed a scan.
+PENDING_SCAN = ("stored", "scanning")
+#: Columns that hold megabytes; pages and lists never load them by accident.
+HEAVY_SUBMISSION_COLUMNS = ("evidence", "line_index")
+
+
+def _lease_is_free(now: datetime) -> Q:
+    return Q(lease_until=None) | Q(lease_until__lt=now)
+
+
+class IncidentQuerySet(models.QuerySet):
+    """Incidents, most questions of pages, API and sweep."""
+
+    def newest_first(self) -> Self:
+        """By number, the newest first."""
+        return self.order_by("-pk")
+
+    def caused_by(self, slug: str) -> Self:
+        """Whose current diagnosis answers with this pitfall."""
+        return self.filter(
+            current_diagnosis__findings__slug=slug, current_diagnosis__findings__position=0
+        )
+
+    def seen_since(self, moment: datetime) -> Self:
+        """Created at this moment or later."""
+        return self.filter(created_at__gte=moment)
+
+    def sent_by_token(self, token: models.Model) -> Self:
+        """To which this API token has sent at least one text."""
+        return self.filter(submissions__token=token).distinct()
+
+    def with_answer(self) -> Self:
+        """With the current diagnosis and its findings loaded, in two more queries at most."""
+        return self.select_related("current_diagnosis", "created_by").prefetch_related(
+            "current_diagnosis__findings"
+        )
+
+    def owed_diagnosis(self, now: datetime) -> Self:
+        """With newer evidence than diagnosis, no text left to scan, and nobody at work on it."""
+        from triage.models import Submission  # models import this module
+
+        pending = Submission.objects.filter(incident=models.OuterRef("pk"), state__in=PENDING_SCAN)
+        return self.filter(
+            _lease_is_free(now), evidence_revision__gt=F("diagnosed_revision")
+        ).filter(~models.Exists(pending))
+
+
+class SubmissionQuerySet(models.QuerySet):
+    """Texts, without their megabytes unless asked for."""
+
+    def light(self) -> Self:
+        """Without evidence and line index."""
+        return self.defer(*HEAVY_SUBMISSION_COLUMNS)
+
+    def pending(self) -> Self:
+        """Not yet scanned."""
+        return self.filter(state__in=PENDING_SCAN)
+
+    def owed_scan(self, now: datetime) -> Self:
+        """Not yet scanned, and nobody at work on them."""
+        return self.pending().filter(_lease_is_free(now))
+
+    def readable(self) -> Self:
+        """Whose text is still kept."""
+        return self.exclude(stored_at="")
+
+
+class ApiTokenQuerySet(models.QuerySet):
+    """API tokens."""
+
+    def usable(self, now: datetime) -> Self:
+        """Neither revoked nor expired."""
+        return self.filter(revoked_at=None).filter(Q(expires_at=None) | Q(expires_at__gt=now))
