@@ -1,0 +1,18 @@
+"""The web's entry point: `uvicorn triage.config.asgi:application`."""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "triage.config.settings")
+
+# Whitenoise hands each static file over as a synchronous stream. Django reads such a stream in one
+# piece, which for files of our size is what we want, and warns of it at every file.
+warnings.filterwarnings(
+    "ignore", message="StreamingHttpResponse must consume synchronous iterators"
+)
+
+application = get_asgi_application()
