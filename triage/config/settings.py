@@ -54,6 +54,7 @@ _behind_tls = not set(ALLOWED_HOSTS) <= set(_LOCAL_HOSTS) and not _is_on("PITSTO
 SESSION_COOKIE_SECURE = _behind_tls
 CSRF_COOKIE_SECURE = _behind_tls
 CSRF_COOKIE_HTTPONLY = True
+CSRF_FAILURE_VIEW = "triage.pages.errors.csrf_failure"
 CSRF_TRUSTED_ORIGINS = [
     f"https://{'*' + host if host.startswith('.') else host}"
     for host in ALLOWED_HOSTS
@@ -124,6 +125,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "triage.pages.context.appearance",
             ],
         },
     },
@@ -267,6 +269,8 @@ STATIC_URL = "/static/"
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 
+# kb shows what triage decides with: one catalog, handed over by name since kb imports no triage.
+KB_CATALOG = "triage.services.catalog.current_catalog"
 # Folders of a site's own entries, parted as PATH is.
 PITSTOP_CATALOG = [
     Path(folder) for folder in os.environ.get("PITSTOP_CATALOG", "").split(os.pathsep) if folder
