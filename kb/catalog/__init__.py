@@ -1,0 +1,27 @@
+"""The catalog of pitfalls: what is known, read from files, standard library only."""
+
+from kb.catalog.loader import builtin_folder, load_catalog, load_pitfall
+from kb.catalog.model import (
+    Catalog,
+    CatalogError,
+    Example,
+    Fix,
+    Pitfall,
+    Reference,
+    Reproduction,
+    Signature,
+)
+
+__all__ = [
+    "Catalog",
+    "CatalogError",
+    "Example",
+    "Fix",
+    "Pitfall",
+    "Reference",
+    "Reproduction",
+    "Signature",
+    "builtin_folder",
+    "load_catalog",
+    "load_pitfall",
+]

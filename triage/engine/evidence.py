@@ -1,0 +1,301 @@
+"""The values that parsers yield, and the compact Evidence of one text."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class EvidenceError(ValueError):
+    """A stored evidence document is not one, or is of a form this version cannot read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A line that a catalog pattern matched.
+
+    `pattern` is the pattern's text. `warning` says that the line is a warning, `handled` that the
+    line itself says that the error was dealt with, `mention` that the words are advice, a setting
+    or quoted code rather than an event.
+    """
+
+    pattern: str
+    line: int
+    text: str
+    rank: int | None = None
+    host: str | None = None
+    time: float | None = None
+    values: dict[str, str] = field(default_factory=dict)
+    warning: bool = False
+    handled: bool = False
+    mention: bool = False
+    end_line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of a Python stack: path, line number (None where it is not printed), function."""
+
+    path: str
+    line: int | None
+    function: str
+    code: str = ""
+
+    @property
+    def is_library(self) -> bool:
+        """Whether the frame belongs to an installed package or to Python itself."""
+        path = self.path.replace("\\", "/")
+        return (
+            "site-packages/" in path
+            or "dist-packages/" in path
+            or "/lib/python" in path
+            or "/lib64/python" in path
+            or path.startswith(("<", "torch/", "multiprocessing/", "threading.py", "runpy.py"))
+            or ("/lib/" in path and "anaconda" in path.lower())
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Traceback:
+    """A Python traceback: frames outermost first, then the exception.
+
+    `link` is "" for the first of a chain, "cause" or "context" for one that another one led to.
+    `inside` names the process that it was carried out of (a DataLoader worker, a pin-memory
+    thread), where the text says so.
+    """
+
+    line: int
+    end_line: int
+    exception: str
+    message: str
+    frames: tuple[Frame, ...] = ()
+    rank: int | None = None
+    host: str | None = None
+    time: float | None = None
+    link: str = ""
+    inside: str = ""
+    warning: bool = False
+
+    @property
+    def culprit(self) -> Frame | None:
+        """The deepest frame outside libraries, else the deepest one."""
+        for frame in reversed(self.frames):
+            if not frame.is_library:
+                return frame
+        return self.frames[-1] if self.frames else None
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveEvent:
+    """What one rank says of one collective; durations are milliseconds, as printed.
+
+    `kind` is "timeout" (this rank's own collective timed out), "state" (last enqueued and
+    completed numbers), "observed" (it only saw another rank's signal), "mismatch" (a fingerprint
+    of TORCH_DISTRIBUTED_DEBUG=DETAIL), "absent" (a peer says that this rank did not join).
+    """
+
+    kind: str
+    line: int
+    rank: int | None
+    group: str = ""
+    seq_num: int | None = None
+    op: str = ""
+    numel_in: int | None = None
+    numel_out: int | None = None
+    shape: str = ""
+    timeout_ms: int | None = None
+    ran_ms: int | None = None
+    last_enqueued: int | None = None
+    last_completed: int | None = None
+    host: str | None = None
+    time: float | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """One thread of a stack dump; frames innermost first.
+
+    `state` is what the dump says ("idle", "active", ""), `wait_channel` what the kernel says.
+    """
+
+    name: str
+    frames: tuple[Frame, ...]
+    line: int
+    state: str = ""
+    wait_channel: str = ""
+    thread_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StackDump:
+    """The threads of one process at one moment."""
+
+    pid: int | None
+    line: int
+    end_line: int
+    threads: tuple[Thread, ...]
+    command: str = ""
+    rank: int | None = None
+    parent_pid: int | None = None
+
+    @property
+    def main(self) -> Thread | None:
+        """The main thread, else the first one that a dump without names shows."""
+        for thread in self.threads:
+            if thread.name in ("MainThread", "main"):
+                return thread
+        unnamed = [t for t in self.threads if not t.name]
+        return unnamed[-1] if unnamed else None
+
+
+@dataclass(frozen=True, slots=True)
+class ExitStatus:
+    """How a process ended, as a launcher, a shell or the parent process says."""
+
+    line: int
+    source: str
+    exit_code: int | None = None
+    signal: str = ""
+    rank: int | None = None
+    pid: int | None = None
+    host: str | None = None
+    is_first: bool = False
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One position of a progress bar or step counter; `elapsed_s` is seconds."""
+
+    line: int
+    name: str
+    done: int
+    total: int | None = None
+    elapsed_s: float | None = None
+    rank: int | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One number of a series: `loss`, `loss_scale`, `gpu_memory`, `graph_nodes`, `host_memory`."""
+
+    series: str
+    line: int
+    value: float
+    rank: int | None = None
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What one text shows, compact and independent of where it was scanned.
+
+    `lines` and `bytes` are the text's size; `ranks` the ranks that prefixes and messages name,
+    `counts` how many lines matched a pattern beyond the hits that are kept.
+    """
+
+    name: str = ""
+    lines: int = 0
+    bytes: int = 0
+    catalog: str = ""
+    encoding: str = "utf-8"
+    ranks: tuple[int, ...] = ()
+    launchers: tuple[str, ...] = ()
+    torch_version: str = ""
+    world_size: int | None = None
+    first_time: float | None = None
+    last_time: float | None = None
+    notes: list[str] = field(default_factory=list)
+    hits: list[Hit] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    tracebacks: list[Traceback] = field(default_factory=list)
+    collectives: list[CollectiveEvent] = field(default_factory=list)
+    stacks: list[StackDump] = field(default_factory=list)
+    exits: list[ExitStatus] = field(default_factory=list)
+    progress: list[Progress] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+    last_lines: dict[str, str] = field(default_factory=dict)
+    batches: dict[str, int] = field(default_factory=dict)
+    errors: list[Hit] = field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        """What sort of text this is, in words: "8 ranks, torchrun"."""
+        words = []
+        if len(self.ranks) > 1:
+            words.append(f"{len(self.ranks)} ranks")
+        elif self.ranks:
+            words.append(f"rank {self.ranks[0]}")
+        words.extend(self.launchers)
+        if self.stacks:
+            count = len(self.stacks)
+            words.append(f"stack dumps of {count} process{'es' if count != 1 else ''}")
+        return ", ".join(words) or "log"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-able document that from_json reads back to an equal Evidence."""
+        document = _dump(self)
+        document["format"] = 1
+        return typing.cast(dict[str, Any], document)
+
+    @classmethod
+    def from_json(cls, document: Any) -> Evidence:
+        """The Evidence that to_json wrote; raises EvidenceError for anything else."""
+        if not isinstance(document, dict) or document.get("format") != 1:
+            raise EvidenceError("not an evidence document of format 1")
+        body = {key: value for key, value in document.items() if key != "format"}
+        try:
+            return typing.cast(Evidence, _load(cls, body))
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise EvidenceError(f"broken evidence document: {error}") from error
+
+
+def _dump(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        document = {}
+        for item in dataclasses.fields(value):
+            content = getattr(value, item.name)
+            if item.default is dataclasses.MISSING or content != item.default:
+                document[item.name] = _dump(content)
+        return document
+    if isinstance(value, float) and not math.isfinite(value):
+        # JSON has no word for these, and PostgreSQL refuses Python's.
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_dump(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _dump(item) for key, item in value.items()}
+    return value
+
+
+_HINTS: dict[type, dict[str, Any]] = {}
+
+
+def _load(kind: Any, value: Any) -> Any:
+    origin = typing.get_origin(kind)
+    if origin in (types.UnionType, typing.Union):
+        if value is None:
+            return None
+        (kind,) = (k for k in typing.get_args(kind) if k is not type(None))
+        return _load(kind, value)
+    if origin is tuple:
+        return tuple(_load(typing.get_args(kind)[0], item) for item in value)
+    if origin is list:
+        return [_load(typing.get_args(kind)[0], item) for item in value]
+    if origin is dict:
+        return {str(key): _load(typing.get_args(kind)[1], item) for key, item in value.items()}
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        hints = _HINTS.setdefault(kind, typing.get_type_hints(kind))
+        return kind(**{key: _load(hints[key], item) for key, item in value.items()})
+    if kind is float and value in ("nan", "inf", "-inf"):
+        return float(value)
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind):
+        raise TypeError(f"expected {kind.__name__}, got {value!r}")
+    return value

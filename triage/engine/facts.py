@@ -1,0 +1,668 @@
+"""Step 3: named questions that no regex can answer, asked of all texts of an incident."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from triage.engine.evidence import CollectiveEvent, Evidence, Point, Progress, StackDump, Thread
+from triage.engine.verdict import EvidenceLine
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A fact that holds: the sentence that says so, the rank it points at, the lines it rests on."""
+
+    name: str
+    because: str
+    rank: int | None = None
+    evidence: tuple[EvidenceLine, ...] = ()
+    values: dict[str, str] = field(default_factory=dict)
+    host: str | None = None
+
+
+class Facts:
+    """Answers by name; each question is asked once."""
+
+    def __init__(self, evidences: Sequence[Evidence]) -> None:
+        self.evidences = evidences
+        self._answers: dict[str, Fact | None] = {}
+
+    def get(self, name: str) -> Fact | None:
+        """The Fact if it holds, else None; an unknown name holds never."""
+        if name not in self._answers:
+            question = QUESTIONS.get(name)
+            self._answers[name] = question(self.evidences) if question else None
+        return self._answers[name]
+
+
+# ------------------------------------------------------------------------------ stack dumps
+
+_WAITS_FOR_DATA = ("_try_get_data", "_get_data")
+_LOCK_FRAMES = re.compile(
+    r"(?:^|\.)(?:acquire|__enter__|wait|lock|_acquire_restore|futex\w*|pthread_mutex_lock|"
+    r"__lll_lock_wait|pthread_cond_wait\S*|sem_wait|do_futex_wait\S*|gomp_\w+|__kmp_\w+|"
+    r"PyThread_acquire_lock\w*|syscall)$"
+)
+_COLLECTIVES = re.compile(
+    r"(?:^|\.)(?P<op>barrier|monitored_barrier|all_reduce|all_gather(?:_into_tensor|_object|_coalesced)?|"
+    r"_all_gather_base|reduce_scatter(?:_tensor)?|_reduce_scatter_base|broadcast(?:_object_list)?|"
+    r"all_to_all(?:_single)?|reduce|gather(?:_object)?|scatter(?:_object_list)?|send|recv|"
+    r"isend|irecv|batch_isend_irecv|wait_for_everyone|synchronize)$"
+)
+_BACKWARD = re.compile(r"(?:^|\.)_?(?:engine_run_backward|run_backward|execute)")
+_RANK_ONLY = re.compile(
+    r"(?i)(?:save|checkpoint|evaluat|valid|test|log|write|upload|export|plot|sample|generate|report|main_process)"
+)
+
+
+def _stacks(evidences: Sequence[Evidence]) -> Iterator[tuple[int, StackDump]]:
+    for index, evidence in enumerate(evidences):
+        for stack in evidence.stacks:
+            yield index, stack
+
+
+def _function(name: str) -> str:
+    return name.rsplit(".", 1)[-1].split("(")[0]
+
+
+def _functions(thread: Thread) -> list[str]:
+    return [_function(frame.function) for frame in thread.frames]
+
+
+def _is_worker(thread: Thread) -> bool:
+    return any(
+        _function(f.function) == "_worker_loop" or f.path.endswith("_utils/worker.py")
+        for f in thread.frames
+    )
+
+
+def _waits_for_data(thread: Thread) -> bool:
+    functions = _functions(thread)
+    return any(name in functions for name in _WAITS_FOR_DATA) and not _is_worker(thread)
+
+
+def _is_stuck_worker(thread: Thread) -> bool | None:
+    """True: blocked on a lock inside the dataset; False: busy or waiting for the world outside;
+
+    None: idle, waiting for work.
+    """
+    functions = _functions(thread)
+    fetching = any(name in ("fetch", "__getitem__", "__iter__", "collate_fn") for name in functions)
+    if not fetching:
+        return None
+    if thread.wait_channel:
+        return thread.wait_channel.startswith(("futex", "do_futex"))
+    if thread.state.startswith("active"):
+        return False
+    top = thread.frames[0] if thread.frames else None
+    return top is not None and (
+        _LOCK_FRAMES.search(top.function) is not None or not top.is_library
+    )
+
+
+def _stack_line(index: int, stack: StackDump, thread: Thread) -> EvidenceLine:
+    top = thread.frames[0]
+    where = f"{top.path}:{top.line}" if top.line else top.path
+    pid = f"process {stack.pid}, " if stack.pid else ""
+    text = f"{pid}{thread.name or 'thread'} in {top.function} ({where})"
+    return EvidenceLine(thread.line, thread.line + len(thread.frames), text, index)
+
+
+def dataloader_main_waits_for_stuck_worker(evidences: Sequence[Evidence]) -> Fact | None:
+    """The main thread waits for a batch while the workers that owe it stand still on a lock."""
+    waiting: list[EvidenceLine] = []
+    stuck: list[EvidenceLine] = []
+    busy = False
+    where = ""
+    for index, stack in _stacks(evidences):
+        for thread in stack.threads:
+            if not thread.frames:
+                continue
+            if _is_worker(thread):
+                state = _is_stuck_worker(thread)
+                if state:
+                    stuck.append(_stack_line(index, stack, thread))
+                    where = where or _first_user_frame(thread)
+                elif state is False:
+                    busy = True
+            elif _waits_for_data(thread):
+                waiting.append(_stack_line(index, stack, thread))
+    if not waiting or (busy and not stuck):
+        return None
+    if stuck:
+        place = f", at {where}" if where else ""
+        because = (
+            f"the main thread waits for a batch while {len(stuck)} worker"
+            f"{'s stand' if len(stuck) != 1 else ' stands'} still on a lock{place}"
+        )
+    else:
+        because = "the main thread waits for a batch and no worker is seen working on one"
+    return Fact("", because, None, tuple(waiting[:2] + stuck[:4]))
+
+
+def _first_user_frame(thread: Thread) -> str:
+    for frame in thread.frames:
+        if not frame.is_library:
+            return f"{_function(frame.function)} ({frame.path}:{frame.line})"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stand:
+    """Where one rank's main thread stands."""
+
+    text_index: int
+    stack: StackDump
+    thread: Thread
+    op: str
+    caller: str
+
+    @property
+    def line(self) -> EvidenceLine:
+        return _stack_line(self.text_index, self.stack, self.thread)
+
+
+def _stands(evidences: Sequence[Evidence]) -> list[_Stand]:
+    """The main threads of the training processes, with the collective that each waits in."""
+    stands = []
+    for index, stack in _stacks(evidences):
+        main = stack.main or (stack.threads[0] if len(stack.threads) == 1 else None)
+        if main is None or not main.frames or _is_worker(main):
+            continue
+        paths = [f.path for f in main.frames]
+        if any("distributed/elastic" in p or p.endswith("distributed/run.py") for p in paths):
+            continue
+        op, caller = "", ""
+        for frame in main.frames:
+            if not op and (found := _COLLECTIVES.search(frame.function)):
+                library = "distributed" in frame.path or "accelerate" in frame.path or not frame.path
+                op = found["op"] if library or frame.is_library else ""
+            elif not op and _BACKWARD.search(frame.function):
+                op = "backward"
+            elif op and not caller and not frame.is_library:
+                caller = _function(frame.function)
+        if not caller:
+            caller = next((_function(f.function) for f in main.frames if not f.is_library), "")
+        stands.append(_Stand(index, stack, main, op, caller))
+    return stands
+
+
+def _done_ranks(evidences: Sequence[Evidence]) -> set[int]:
+    """Ranks whose own lines say that their epoch or loop is over."""
+    ranks = set()
+    pattern = re.compile(r"(?i)\brank ?(\d+)\b.{0,60}\b(?:done|finished|complete[d]?|end of epoch)\b")
+    for evidence in evidences:
+        for rank, text in evidence.last_lines.items():
+            if rank != "None" and re.search(r"(?i)\b(?:epoch|loop|batches)\b.{0,30}\b(?:done|finished|complete)", text):
+                ranks.add(int(rank))
+        for progress in evidence.progress:
+            if found := pattern.search(progress.text):
+                ranks.add(int(found[1]))
+    return ranks
+
+
+def ranks_wait_in_different_collectives(evidences: Sequence[Evidence]) -> Fact | None:
+    """Stack dumps show the ranks of one job in different collectives."""
+    stands = [s for s in _stands(evidences) if s.op]
+    by_op: dict[str, list[_Stand]] = defaultdict(list)
+    for stand in stands:
+        by_op[stand.op].append(stand)
+    if len(by_op) < 2:
+        return None
+    groups = sorted(by_op.values(), key=len)
+    words = ", ".join(f"{len(g)} in {g[0].op} (from {g[0].caller})" for g in groups)
+    lines = tuple(g[0].line for g in groups)
+    return Fact("", f"the ranks wait in different collectives: {words}", groups[0][0].stack.rank, lines)
+
+
+def rank_outside_the_collective_others_wait_in(evidences: Sequence[Evidence]) -> Fact | None:
+    """One rank is elsewhere (saving, evaluating, a branch of its own) while the others wait."""
+    stands = _stands(evidences)
+    waiting = [s for s in stands if s.op]
+    outside = [s for s in stands if not s.op and _RANK_ONLY.search(" ".join(_functions(s.thread)))]
+    if waiting and outside and len(outside) < len(stands):
+        odd = outside[0]
+        because = (
+            f"one process is in {odd.caller} while {len(waiting)} wait in {waiting[0].op}"
+        )
+        return Fact("", because, odd.stack.rank, (odd.line, waiting[0].line))
+    groups: dict[str, list[_Stand]] = defaultdict(list)
+    for stand in waiting:
+        groups[stand.op].append(stand)
+    if len(groups) < 2 or _even_loop_ends(evidences, stands):
+        return None
+    for stand in waiting:
+        if stand.op != "backward" and _RANK_ONLY.search(stand.caller):
+            others = [s for s in waiting if s.op != stand.op]
+            because = (
+                f"a rank waits in {stand.op} called from {stand.caller}, where the others never "
+                f"come: they wait in {others[0].op}"
+            )
+            return Fact("", because, stand.stack.rank, (stand.line, others[0].line))
+    return None
+
+
+def _even_loop_ends(evidences: Sequence[Evidence], stands: Sequence[_Stand]) -> bool:
+    return _uneven_by_stacks(evidences, stands) is not None
+
+
+def _uneven_by_stacks(
+    evidences: Sequence[Evidence], stands: Sequence[_Stand]
+) -> tuple[_Stand, _Stand] | None:
+    """A rank that left its loop, and one that is still in it: (left, still)."""
+    inside = [s for s in stands if s.op == "backward"]
+    left = [s for s in stands if s.op and s.op != "backward" and not _RANK_ONLY.search(s.caller)]
+    if inside and left:
+        return left[0], inside[0]
+    return None
+
+
+def ranks_stopped_at_different_batches(evidences: Sequence[Evidence]) -> Fact | None:
+    """Some ranks ended their loop, others wait inside theirs; or the ranks' own counts differ."""
+    pair = _uneven_by_stacks(evidences, _stands(evidences))
+    if pair is not None and _done_ranks(evidences):
+        left, still = pair
+        because = (
+            f"one rank has left its loop and waits in {left.op}, another still waits in backward"
+        )
+        return Fact("", because, still.stack.rank, (left.line, still.line))
+    counts: dict[str, int] = {}
+    for evidence in evidences:
+        counts.update(evidence.batches)
+    counts.pop("None", None)
+    if len(counts) > 1 and len(set(counts.values())) > 1:
+        least = min(counts, key=lambda rank: counts[rank])
+        most = max(counts, key=lambda rank: counts[rank])
+        because = (
+            f"rank {least} finished {counts[least]} batches, rank {most} finished {counts[most]}"
+        )
+        return Fact("", because, int(least))
+    return None
+
+
+# ------------------------------------------------------------------------------ collectives
+
+
+def _events(evidences: Sequence[Evidence], *kinds: str) -> list[tuple[int, CollectiveEvent]]:
+    return [
+        (index, event)
+        for index, evidence in enumerate(evidences)
+        for event in evidence.collectives
+        if event.kind in kinds
+    ]
+
+
+def _event_line(index: int, event: CollectiveEvent) -> EvidenceLine:
+    return EvidenceLine(event.line, event.line, event.text, index)
+
+
+def _describe(event: CollectiveEvent) -> str:
+    words = event.op or "a collective"
+    if event.seq_num is not None:
+        words += f" {event.seq_num}"
+    if event.numel_in is not None:
+        words += f" of {event.numel_in} elements"
+    elif event.shape:
+        words += f" of shape [{event.shape}]"
+    return words
+
+
+def collective_differs_between_ranks(evidences: Sequence[Evidence]) -> Fact | None:
+    """In one process group the ranks stand in different collectives, or in one of other sizes."""
+    by_group: dict[str, dict[int, tuple[int, CollectiveEvent]]] = defaultdict(dict)
+    crowded: set[str] = set()
+    for index, event in _events(evidences, "timeout", "mismatch"):
+        if event.rank is None or not event.op or event.op == "BARRIER":
+            continue
+        group = by_group[event.group]
+        known = group.get(event.rank)
+        if known is not None and known[1].seq_num != event.seq_num:
+            # Several numbers on one rank may be several groups: nothing follows from them.
+            crowded.add(event.group)
+        group.setdefault(event.rank, (index, event))
+    for name, ranks in by_group.items():
+        if name in crowded or len(ranks) < 2:
+            continue
+        kinds: dict[tuple[object, ...], list[int]] = defaultdict(list)
+        for rank, (_, event) in ranks.items():
+            kinds[_identity(event)].append(rank)
+        if len(kinds) < 2:
+            continue
+        rarest = min(kinds.values(), key=lambda r: (len(r), r))
+        usual = max(kinds.values(), key=lambda r: (len(r), [-x for x in r]))
+        if rarest is usual:
+            continue
+        odd, other = ranks[rarest[0]], ranks[usual[0]]
+        if not _can_differ(odd[1], other[1]):
+            continue
+        because = (
+            f"rank {rarest[0]} is in {_describe(odd[1])}, rank {usual[0]} in {_describe(other[1])}"
+        )
+        lines = (_event_line(*odd), _event_line(*other))
+        culprit = rarest[0] if len(rarest) < len(usual) else None
+        return Fact("", because, culprit, lines)
+    return None
+
+
+def _identity(event: CollectiveEvent) -> tuple[object, ...]:
+    return (event.seq_num, event.op, event.shape, event.numel_in if event.op != "BROADCAST" else 0)
+
+
+def _can_differ(one: CollectiveEvent, other: CollectiveEvent) -> bool:
+    """Whether two unlike collectives prove a desync rather than unlike groups or cut numbers."""
+    if one.kind == "mismatch" or other.kind == "mismatch":
+        return True
+    if one.seq_num == other.seq_num:
+        return one.op != other.op or one.numel_in != other.numel_in
+    return one.op != other.op and one.seq_num is not None and other.seq_num is not None
+
+
+def rank_missing_from_collective(evidences: Sequence[Evidence]) -> Fact | None:
+    """Ranks timed out in a collective that a rank of the same text never joined."""
+    absent = _events(evidences, "absent")
+    if absent:
+        index, event = absent[0]
+        because = f"rank {event.rank} never reached the barrier that the others wait in"
+        return Fact("", because, event.rank, (_event_line(index, event),))
+    timed_out = {e.rank for _, e in _events(evidences, "timeout") if e.rank is not None}
+    seen = _events(evidences, "observed")
+    # Who enqueued nothing more than it completed owes nothing: it went elsewhere.
+    outside = [(i, e) for i, e in seen if e.rank is not None and e.rank not in timed_out]
+    states = {e.rank: e for _, e in _events(evidences, "state")}
+    outside = [(i, e) for i, e in outside if e.rank not in states or _is_ahead(states[e.rank])]
+    ranks = {e.rank for _, e in outside}
+    if not timed_out or len(ranks) != 1 or len(timed_out) < 1:
+        return None
+    index, event = outside[0]
+    waiting = _events(evidences, "timeout")[0]
+    because = (
+        f"{len(timed_out)} rank{'s' if len(timed_out) != 1 else ''} timed out in "
+        f"{_describe(waiting[1])}; rank {event.rank} did not: it only saw their signal"
+    )
+    lines = (_event_line(index, event), _event_line(*waiting))
+    return Fact("", because, event.rank, lines)
+
+
+def _is_ahead(event: CollectiveEvent) -> bool:
+    return event.last_enqueued is not None and event.last_enqueued == event.last_completed
+
+
+_PREPARES = re.compile(
+    r"(?i)(?:token|map\b|filter|download|generat|process|convert|load|read|extract|pack|group|"
+    r"preprocess|cach|index|scan|sav|upload|copy|split|prepar|shard|resolv|import|compil|eval|"
+    r"valid|test|predict|decod|encod|creat|concat|flatten|build|collect|comput|casting)"
+)
+_TIMEOUT_TEXT = re.compile(
+    r"(?:timed out after|[Tt]imeout(?:\(ms\)|_ms)?[=: ]+|wait timeout after|Timed out waiting)\s?(?P<value>\d{4,9}) ?ms"
+)
+_DISTRIBUTED_FAILURE = re.compile(
+    r"(?:monitoredBarrier|waitForInput|Watchdog caught|DistBackendError|DistStoreError|"
+    r"[Ss]ocket [Tt]imeout|Timed out|timed out|ProcessGroup(?:NCCL|Gloo)|barrier)"
+)
+
+
+def rank_busy_until_the_timeout(evidences: Sequence[Evidence]) -> Fact | None:
+    """A progress bar of one rank was still running when the others' wait reached its limit."""
+    for index, evidence in enumerate(evidences):
+        limits_s, failure_line = _timeouts(evidence)
+        if failure_line is None:
+            continue
+        bar = _unfinished_bar(evidence.progress, failure_line)
+        if bar is None or bar.elapsed_s is None:
+            continue
+        close = any(0.8 * t <= bar.elapsed_s <= 1.2 * t for t in limits_s)
+        long = bar.elapsed_s >= 0.8 * min(limits_s, default=600.0)
+        if not (close or (long and _PREPARES.search(bar.name))):
+            if not (_PREPARES.search(bar.name) and bar.elapsed_s >= 300):
+                continue
+        rank = bar.rank
+        if rank is None:
+            rank = _only_rank_left(evidence)
+        name = bar.name or "a progress bar"
+        share = f" at {bar.done} of {bar.total}" if bar.total else ""
+        because = (
+            f"'{name}' was still running{share} after {_clock(bar.elapsed_s)} when the others' "
+            "wait timed out"
+        )
+        line = EvidenceLine(bar.line, bar.line, bar.text, index)
+        return Fact("", because, rank, (line,))
+    return None
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _timeouts(evidence: Evidence) -> tuple[list[float], int | None]:
+    """Seconds of the limits that ran out, and the first line that says so."""
+    limits = [e.timeout_ms / 1000 for e in evidence.collectives if e.timeout_ms]
+    lines = [e.line for e in evidence.collectives if e.kind in ("timeout", "absent")]
+    for hit in (*evidence.errors, *evidence.hits):
+        if _DISTRIBUTED_FAILURE.search(hit.text):
+            lines.append(hit.line)
+            limits.extend(int(m["value"]) / 1000 for m in _TIMEOUT_TEXT.finditer(hit.text))
+    if lines and not limits:
+        # The defaults: 30 minutes of the store and gloo, 10 of NCCL.
+        limits = [1800.0, 600.0]
+    return limits, min(lines, default=None)
+
+
+def _unfinished_bar(progress: Iterable[Progress], before_line: int) -> Progress | None:
+    last: dict[tuple[str, int | None, int | None], Progress] = {}
+    for item in progress:
+        if item.elapsed_s is not None and item.line <= before_line + 2:
+            last[(item.name, item.total, item.rank)] = item
+    open_bars = [
+        p for p in last.values() if (p.total is None or p.done < p.total) and (p.elapsed_s or 0) > 0
+    ]
+    return max(open_bars, key=lambda p: (p.line, p.elapsed_s or 0), default=None)
+
+
+def _only_rank_left(evidence: Evidence) -> int | None:
+    """The one rank that did not say that its wait timed out; rank 0 where several are left."""
+    waited = {e.rank for e in evidence.collectives if e.kind == "timeout"}
+    waited |= {t.rank for t in evidence.tracebacks}
+    waited |= {h.rank for h in evidence.hits}
+    waited.discard(None)
+    absent = [e.rank for e in evidence.collectives if e.kind == "absent" and e.rank is not None]
+    if absent:
+        return absent[0]
+    if not waited:
+        return None
+    ranks = set(range(max(r for r in waited if r is not None) + 1)) - waited
+    return min(ranks, default=None)
+
+
+# ----------------------------------------------------------------------------------- numbers
+
+_SIZE = re.compile(r"(?P<value>\d+(?:\.\d+)?) ?(?P<unit>bytes|B|[KMGT]i?B)\b")
+_MIB = {"b": 1 / (1 << 20), "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
+_OOM = re.compile(
+    r"out of memory.{0,40}Tried to allocate (?P<request>[\d.]+ ?[KMGT]?i?B)(?P<rest>.*)", re.S
+)
+
+
+def _mib(text: str) -> float:
+    found = _SIZE.search(text)
+    if found is None:
+        return 0.0
+    return float(found["value"]) * _MIB[found["unit"][0].lower()]
+
+
+def _size_before(rest: str, words: str) -> float | None:
+    found = re.search(r"(\d+(?:\.\d+)? ?(?:[KMGT]i?B|bytes)) " + words, rest)
+    return _mib(found[1]) if found else None
+
+
+def oom_reserved_memory_would_have_sufficed(evidences: Sequence[Evidence]) -> Fact | None:
+    """PyTorch held more unallocated memory, or the GPU had more free, than the request."""
+    for index, evidence in enumerate(evidences):
+        texts = [(h.line, h.text, h.rank) for h in evidence.hits if "out of memory" in h.text]
+        texts += [(t.end_line, t.message, t.rank) for t in evidence.tracebacks]
+        for line, text, rank in texts:
+            found = _OOM.search(text)
+            if found is None:
+                continue
+            request, rest = _mib(found["request"]), found["rest"]
+            unused = _size_before(rest, r"is reserved by PyTorch but unallocated")
+            if unused is None:
+                reserved = _size_before(rest, r"(?:reserved in total by PyTorch|cached)")
+                allocated = _size_before(rest, r"already allocated")
+                if reserved is not None and allocated is not None and "reserved in total" in rest:
+                    unused = reserved - allocated
+                elif reserved is not None:
+                    unused = reserved
+            free = _size_before(rest, r"(?:is )?free")
+            held = unused if unused is not None and unused > request else None
+            if held is None and not (free is not None and free > request * 1.5):
+                continue
+            words = (
+                f"{held:.0f} MiB were reserved by PyTorch but unallocated"
+                if held is not None
+                else f"{free:.0f} MiB were free"
+            )
+            because = f"a request of {request:.0f} MiB failed although {words}"
+            values = {"requested": found["request"].strip()}
+            return Fact("", because, rank, (EvidenceLine(line, line, text[:500], index),), values)
+    return None
+
+
+def _series(evidences: Sequence[Evidence], name: str) -> Iterator[tuple[int, int | None, list[Point]]]:
+    for index, evidence in enumerate(evidences):
+        by_rank: dict[int | None, list[Point]] = defaultdict(list)
+        for point in evidence.points:
+            if point.series == name:
+                by_rank[point.rank].append(point)
+        for rank, points in by_rank.items():
+            yield index, rank, points
+
+
+def _point_lines(index: int, points: Sequence[Point], unit: str = "") -> tuple[EvidenceLine, ...]:
+    return tuple(
+        EvidenceLine(p.line, p.line, f"{p.series.split(':')[0]} {p.value:g}{unit}", index)
+        for p in (points[0], points[-1])
+    )
+
+
+def _rises(points: Sequence[Point], least: int, factor: float) -> bool:
+    values = [p.value for p in points]
+    if len(values) < least or values[0] <= 0 or values[-1] < values[0] * factor:
+        return False
+    steps = [b - a for a, b in zip(values, values[1:], strict=False)]
+    return sum(s > 0 for s in steps) >= 0.6 * len(steps) and sum(s < 0 for s in steps) <= 0.1 * len(steps)
+
+
+def memory_rises_every_step(evidences: Sequence[Evidence]) -> Fact | None:
+    """The run's own figures of GPU memory only rise."""
+    for index, rank, points in _series(evidences, "gpu_memory"):
+        if _rises(points, 4, 1.2):
+            because = f"GPU memory rose from {points[0].value:.0f} to {points[-1].value:.0f} MiB and never fell"
+            return Fact("", because, rank, _point_lines(index, points, " MiB"))
+    return None
+
+
+def host_memory_rises(evidences: Sequence[Evidence]) -> Fact | None:
+    """The run's own figures of host memory only rise."""
+    for index, rank, points in _series(evidences, "host_memory"):
+        if _rises(points, 4, 1.15):
+            because = f"host memory rose from {points[0].value:g} to {points[-1].value:g} and never fell"
+            return Fact("", because, rank, _point_lines(index, points))
+    return None
+
+
+def autograd_nodes_grow(evidences: Sequence[Evidence]) -> Fact | None:
+    """Listings of live objects show more autograd nodes each time."""
+    for index, evidence in enumerate(evidences):
+        by_name: dict[str, list[Point]] = defaultdict(list)
+        for point in evidence.points:
+            if point.series.startswith("graph_nodes:"):
+                by_name[point.series].append(point)
+        for name, points in by_name.items():
+            values = [p.value for p in points]
+            if len(values) >= 2 and values[-1] > values[0] and values == sorted(values):
+                node = name.partition(":")[2]
+                because = f"live {node} nodes grew from {values[0]:.0f} to {values[-1]:.0f}"
+                return Fact("", because, None, _point_lines(index, points))
+    return None
+
+
+def loss_scale_keeps_falling(evidences: Sequence[Evidence]) -> Fact | None:
+    """Steps are skipped one after the other, down to a scale that no longer helps."""
+    for index, rank, points in _series(evidences, "skipped_step"):
+        run = _longest_fall(points)
+        if len(run) < 4:
+            continue
+        first, last = run[0].value, run[-1].value
+        stuck = last >= first and last <= 128
+        if not (last <= 64 or stuck or len(run) >= 12):
+            continue
+        because = (
+            f"{len(run)} steps skipped in a row, the loss scale stays at {last:g}"
+            if stuck
+            else f"{len(run)} steps skipped while the loss scale fell from {first:g} to {last:g}"
+        )
+        return Fact("", because, rank, _point_lines(index, run))
+    return None
+
+
+def _longest_fall(points: Sequence[Point]) -> list[Point]:
+    best: list[Point] = []
+    run: list[Point] = []
+    for point in points:
+        run = [*run, point] if run and point.value <= run[-1].value else [point]
+        if len(run) > len(best):
+            best = run
+    return best
+
+
+def loss_is_nan(evidences: Sequence[Evidence]) -> Fact | None:
+    """The loss became NaN and stayed so."""
+    for index, rank, points in _series(evidences, "loss"):
+        tail: list[Point] = []
+        for point in reversed(points):
+            if point.value == point.value and abs(point.value) != float("inf"):
+                break
+            tail.append(point)
+        if len(tail) >= 3 or (len(tail) >= 1 and len(tail) == len(points) and len(points) >= 2):
+            tail.reverse()
+            before = len(points) - len(tail)
+            because = f"the loss is not a number in the last {len(tail)} lines that show it"
+            if before:
+                because += f", after {before} finite ones"
+            return Fact("", because, rank, _point_lines(index, tail))
+    return None
+
+
+def _named(name: str, question: Callable[[Sequence[Evidence]], Fact | None]) -> Callable[[Sequence[Evidence]], Fact | None]:
+    def ask(evidences: Sequence[Evidence]) -> Fact | None:
+        fact = question(evidences)
+        if fact is None:
+            return None
+        return Fact(name, fact.because, fact.rank, fact.evidence, fact.values, fact.host)
+
+    return ask
+
+
+QUESTIONS: dict[str, Callable[[Sequence[Evidence]], Fact | None]] = {
+    question.__name__: _named(question.__name__, question)
+    for question in (
+        dataloader_main_waits_for_stuck_worker,
+        ranks_wait_in_different_collectives,
+        rank_outside_the_collective_others_wait_in,
+        ranks_stopped_at_different_batches,
+        collective_differs_between_ranks,
+        rank_missing_from_collective,
+        rank_busy_until_the_timeout,
+        oom_reserved_memory_would_have_sufficed,
+        memory_rises_every_step,
+        host_memory_rises,
+        autograd_nodes_grow,
+        loss_scale_keeps_falling,
+        loss_is_nan,
+    )
+}

@@ -1,0 +1,502 @@
+"""Step 1: bytes → blocks of whole lines → Line, with colours, bars and prefixes split off."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from triage.engine.evidence import Progress
+from triage.engine.limits import Limits
+
+WINDOW_BYTES = 256 * 1024
+
+
+class ByteStream(Protocol):
+    """What a scan reads from: any binary file."""
+
+    def read(self, size: int = -1, /) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole lines of a text as UTF-8 without colour codes and NUL bytes.
+
+    `first_line` is the number of the first one, counted from 1. A block that ends inside an
+    overlong line has `is_open` set: the next block goes on in the same line.
+    """
+
+    first_line: int
+    data: bytes
+    newlines: int
+    is_open: bool = False
+
+
+@dataclass(slots=True)
+class Line:
+    """One line, or one part of a line that carriage returns or a bar divide.
+
+    `text` has neither colours nor prefixes, `full` keeps the prefixes. `level` is E, W, I or ""
+    (unknown); `source` the C++ or Python file that a log stamp names. `time` counts seconds from
+    an arbitrary day, so only differences mean something.
+    """
+
+    number: int
+    text: str
+    full: str
+    rank: int | None = None
+    host: str | None = None
+    time: float | None = None
+    level: str = ""
+    source: str = ""
+    group: str = ""
+    is_code: bool = False
+    is_boxed: bool = False
+    bar: Progress | None = None
+
+
+# ------------------------------------------------------------------------------ bytes → blocks
+
+_ANSI = re.compile(
+    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)|[@-Z\\-_()][0-9A-Za-z]?)"
+)
+_UTF16_BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+
+
+class BlockReader:
+    """Reads a stream into Blocks; afterwards `bytes_read`, `lines`, `notes` and `encoding` tell.
+
+    However the stream hands out its bytes, the blocks are the same.
+    """
+
+    def __init__(self, stream: ByteStream, limits: Limits) -> None:
+        self._stream = stream
+        self._limits = limits
+        self._decoder = None
+        self.bytes_read = 0
+        self.lines = 0
+        self.notes: list[str] = []
+        self.encoding = "utf-8"
+
+    def __iter__(self) -> Iterator[Block]:
+        chunks = self._chunks()
+        carry = b""
+        line = 1
+        skipping = False
+        ends_with_newline = True
+        for chunk in chunks:
+            data = carry + chunk if carry else chunk
+            if skipping:
+                data, skipping = _skip_line(data)
+                if skipping:
+                    carry = b""
+                    continue
+            cut = data.rfind(b"\n") + 1
+            if cut == 0 and len(data) <= self._limits.max_line_bytes:
+                carry = data
+                continue
+            is_open = cut == 0
+            if is_open:
+                cut = data.rfind(b"\r") + 1
+                if cut == 0:
+                    cut = self._limits.max_line_bytes
+                    skipping = True
+                    self._note_long_line(line)
+            body, carry = data[:cut], data[cut:]
+            if skipping:
+                carry, skipping = _skip_line(carry)
+                if skipping:
+                    carry = b""
+            newlines = body.count(b"\n")
+            yield Block(line, _clean_block(body), newlines, is_open)
+            line += newlines
+            ends_with_newline = not is_open
+        if carry:
+            newlines = carry.count(b"\n")
+            yield Block(line, _clean_block(carry), newlines, True)
+            line += newlines
+            ends_with_newline = carry.endswith(b"\n")
+        self.lines = line - 1 if ends_with_newline else line
+        if self.bytes_read == 0:
+            self.lines = 0
+
+    def _note_long_line(self, line: int) -> None:
+        if len(self.notes) < 20:
+            limit = self._limits.max_line_bytes
+            self.notes.append(f"line {line} is longer than {limit} bytes; its rest was skipped")
+
+    def _chunks(self) -> Iterator[bytes]:
+        """The stream in pieces of WINDOW_BYTES, as UTF-8 whatever it came in."""
+        first = _read_fully(self._stream, WINDOW_BYTES)
+        encoding = _find_encoding(first)
+        if encoding is None:
+            yield from self._utf8_chunks(first)
+            return
+        self.encoding = encoding
+        import codecs
+
+        decoder = codecs.getincrementaldecoder(encoding)("replace")
+        piece = first
+        while piece:
+            self.bytes_read += len(piece)
+            text = decoder.decode(piece)
+            yield text.lstrip("\ufeff").encode("utf-8", "replace")
+            piece = _read_fully(self._stream, WINDOW_BYTES)
+        rest = decoder.decode(b"", final=True)
+        if rest:
+            yield rest.encode("utf-8", "replace")
+
+    def _utf8_chunks(self, first: bytes) -> Iterator[bytes]:
+        self.bytes_read += len(first)
+        yield first.removeprefix(b"\xef\xbb\xbf")
+        if len(first) < WINDOW_BYTES:
+            return
+        readinto = getattr(self._stream, "readinto", None)
+        if readinto is None:
+            while piece := _read_fully(self._stream, WINDOW_BYTES):
+                self.bytes_read += len(piece)
+                yield piece
+            return
+        # A page-aligned buffer: read() into an odd address runs at a third of the speed.
+        with mmap.mmap(-1, WINDOW_BYTES) as buffer, memoryview(buffer) as view:
+            while True:
+                size = 0
+                while size < WINDOW_BYTES:
+                    got = readinto(view[size:])
+                    if not got:
+                        break
+                    size += got
+                if not size:
+                    return
+                self.bytes_read += size
+                yield bytes(view[:size])
+
+
+def _skip_line(data: bytes) -> tuple[bytes, bool]:
+    """What follows the rest of an overlong line, and whether that rest goes on."""
+    newline, ret = data.find(b"\n"), data.find(b"\r")
+    if newline < 0 and ret < 0:
+        return b"", True
+    end = min(p for p in (newline, ret) if p >= 0)
+    return data[end:], False
+
+
+def _read_fully(stream: ByteStream, size: int) -> bytes:
+    pieces = []
+    while size > 0 and (piece := stream.read(size)):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def _find_encoding(start: bytes) -> str | None:
+    """utf-16 of either order by its mark or by its NUL bytes, else None for UTF-8."""
+    if start[:2] in _UTF16_BOMS and start[:4] != b"\xff\xfe\x00\x00":
+        return _UTF16_BOMS[start[:2]]
+    sample = start[:4096]
+    if len(sample) >= 16:
+        even, odd = sample[0::2].count(0), sample[1::2].count(0)
+        half = len(sample) // 2
+        if odd > half * 0.6 and even < half * 0.1:
+            return "utf-16-le"
+        if even > half * 0.6 and odd < half * 0.1:
+            return "utf-16-be"
+    return None
+
+
+def _clean_block(data: bytes) -> bytes:
+    if b"\x1b" in data:
+        data = _ANSI.sub(b"", data)
+    if b"\0" in data:
+        data = data.replace(b"\0", b"")
+    return data
+
+
+# ------------------------------------------------------------------------------- bytes → Line
+
+_BAR = re.compile(
+    r"(?P<name>[^|\r\n]{0,120}?)\s*(?P<percent>\d{1,3})%\|[^|\r\n]{0,400}\|\s*"
+    r"(?P<done>[\d.]+)(?P<unit>[kMGT]?)B?/(?P<total>[\d.?]+)(?P<total_unit>[kMGT]?)B?"
+    r"\s*\[(?P<elapsed>(?:\d+:)?\d+:\d\d)[^\]\r\n]{0,200}\]"
+)
+_BAR_OPEN = re.compile(
+    r"(?P<name>[^|\r\n]{0,120}?):?\s*\|[^|\r\n]{0,400}\|\s*"
+    r"(?P<done>\d+)(?P<unit>)/(?P<total>\?)(?P<total_unit>)"
+    r"\s*\[(?P<elapsed>(?:\d+:)?\d+:\d\d)[^\]\r\n]{0,200}\]"
+)
+# A bar in ASCII without the percent block: "Steps:   0% 0/10000 [00:00<?, ?it/s]".
+_BAR_PLAIN = re.compile(
+    r"(?P<name>[^|\r\n]{0,120}?):?\s*(?P<percent>\d{1,3})%\s+"
+    r"(?P<done>\d+)(?P<unit>)/(?P<total>\d+)(?P<total_unit>)"
+    r"\s*\[(?P<elapsed>(?:\d+:)?\d+:\d\d)[^\]\r\n]{0,200}\]"
+)
+_BARE_BAR = re.compile(
+    r"^(?P<name>[^|\[\r\n]{0,60}?):?\s*(?P<done>\d+)(?P<unit>)it(?P<total>)(?P<total_unit>) "
+    r"\[(?P<elapsed>(?:\d+:)?\d+:\d\d),[^\]\r\n]{0,80}\]"
+)
+_UNITS = {"": 1, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000, "T": 1_000_000_000_000}
+
+_DATE = r"(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)"
+_CLOCK = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d(?:[.,]\d{1,9})?)"
+_ZONE = r"(?:Z|[+-]\d\d:?\d\d)?"
+_MONTHS = {m: n for n, m in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
+_LEVELS = {
+    "E": "E", "F": "E", "C": "E", "W": "W", "I": "I", "V": "I", "D": "I", "ERROR": "E",
+    "CRITICAL": "E", "FATAL": "E", "WARNING": "W", "WARN": "W", "INFO": "I", "DEBUG": "I",
+    "SUCCESS": "I", "TRACE": "I", "NOTICE": "I",
+}  # fmt: skip
+_LEVEL_WORDS = "ERROR|CRITICAL|FATAL|WARNING|WARN|INFO|DEBUG|SUCCESS|TRACE|NOTICE"
+
+# One blank belongs to the stamp; more are indentation, unless another prefix follows.
+_AFTER_STAMP = (
+    r"\]?(?:\s*[,|]\s*|\s+-\s+|:?\s(?:\s+(?=\[|(?:" + _LEVEL_WORDS + r")\b))?|$)"
+)
+
+# Each alternative is one prefix; a line is stripped of up to eight of them.
+_PREFIX = re.compile(
+    "|".join(
+        (
+            r"\[(?:rank|default|RANK|Rank|RANK:|local_rank|worker)[ =:]{0,2}(?P<rank>\d{1,6})\]"
+            r"(?:\s*\|\|)?:?\s?",
+            r"\[(?P<mpi_job>\d+),(?P<mpi_rank>\d+)\]<(?:stdout|stderr|stddiag)>:?\s?",
+            r"\[PG (?:ID )?(?P<pg>\w+)(?: PG GUID (?P<guid>[^\]\s]*))?(?: Rank (?P<pg_rank>\d+))?\]\s?",
+            r"\[(?P<pg_any>PG [^\]]{1,80}) Rank (?P<pg_any_rank>\d+)\]\s?",
+            r"\((?P<actor>[A-Za-z_][\w.:\-]*) pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\d.]+))?\)\s?",
+            r"\[?(?P<glog>[IWEFCV])(?P<glog_date>\d{3,4}) " + _CLOCK.replace("P<", "P<g_") +
+            r"(?:\s+\d+)?\s+(?P<glog_source>[\w./\-<>]+:\d+)\]\s?",
+            r"\[(?P<tag>[IWEFCV]) (?P<tag_source>[\w./]+\.(?:cpp|cc|h|hpp|py):\d+)\]\s?",
+            r"\[?" + _DATE + r"[T_ ]" + _CLOCK + _ZONE + _AFTER_STAMP,
+            r"\[?" + _CLOCK.replace("P<", "P<t_") + _AFTER_STAMP,
+            r"\[\s*(?P<uptime>\d{1,9}\.\d{3,9})\]\s+",
+            r"(?P<sys_month>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s+(?P<sys_day>\d{1,2}) "
+            + _CLOCK.replace("P<", "P<s_") + r" (?P<sys_host>[\w.\-]+) (?=[\w.\-/]+(?:\[\d+\])?:)",
+            r"(?P<srun>\d{1,5}): (?=\S| {2,}|$)",
+            r"\[(?P<level>" + _LEVEL_WORDS + r")\s*\]:?\s?",
+            r"(?P<bare_level>" + _LEVEL_WORDS + r")(?:\s*[|:]\s+|\s+(?=[\w./]+\.py:)|\s*-\s+)",
+            r"\[(?P<py_source>[\w./\-]+\.py:\d+(?::\w+)?)\]\s?",
+            r"(?P<word_rank>(?i:rank|worker|gpu|proc(?:ess)?)) ?#?(?P<word_rank_number>\d{1,5}) ?[:|] ",
+            r"(?P<logger>[A-Za-z_][\w.]{1,60}) - (?=(?:" + _LEVEL_WORDS + r") - )",
+            r"(?P<host>(?:\d{1,3}(?:\.\d{1,3}){3})|(?:[A-Za-z][A-Za-z0-9\-]{1,40}[\-.]?\d+"
+            r"(?:\.[a-z][\w\-.]{1,80})?)): (?=\S| {2,})",
+            r"(?P<kernel>kernel): ",
+        )
+    )
+)  # fmt: skip
+_NOT_HOSTS = re.compile(
+    r"(?i)(?:epoch|step|iter(?:ation)?|rank|gpu|cuda|layer|worker|sm|batch|fold|node_rank|level|"
+    r"stage|note|error|torch|python|bf|fp|int|float|uint|utf|block|expert|head|shard|loss|acc|top|"
+    r"version|line|frame|thread|process|proc|cpu|pid|task|job|exit|code|http|ipv|train|val|test)"
+    r"[\-_]?\d"
+)
+_MEMBER_RANK = re.compile(r"\[Rank (?P<rank>\d+)\]\s?")
+_BOX = re.compile(r"^\s*[│┃|]\s?(?P<inner>.*?)\s*[│┃]\s*$")
+_BOX_EDGE = re.compile(r"^\s*[╭╰┏┗┌└├][─━╌\s\w().\[\]:]*[╮╯┓┛┐┘┤]?\s*$")
+_FRAME = re.compile(r'^\s*(?:>?\s*)File "[^"\n]{1,1000}", line \d+')
+_RICH_CODE = re.compile(r"^\s*❱?\s*\d+ │? ")
+_WARNING_LINE = re.compile(
+    r"\b(?:User|Future|Deprecation|Runtime|Import|PendingDeprecation|Resource|Syntax|Beta|"
+    r"Lightning|Possible\w*|NumbaPerformance|Sparsity\w*|Undefined\w*|Convergence|Bytes|Unicode|"
+    r"Performance|Experimental\w*|Dtype|Settingwithcopy)Warning\b|^\s*(?:WARNING|Warning)\b[: ]"
+)
+_ERROR_LINE = re.compile(r"^\s*(?:ERROR|Error|FATAL|CRITICAL)\b[: ]")
+
+
+def seconds_of(elapsed: str) -> float:
+    """Seconds of `12:34` or `1:02:03`."""
+    total = 0.0
+    for part in elapsed.split(":"):
+        total = total * 60 + float(part)
+    return total
+
+
+def split_line(raw: bytes, number: int, limits: Limits) -> Iterator[Line]:
+    """The Lines that one physical line holds: one, or more where bars or escapes divide it."""
+    text = raw.decode("utf-8", "replace").rstrip("\r\n")
+    if "\r" in text:
+        pieces = [piece for piece in text.split("\r") if piece.strip()]
+        # A bar redraws itself thousands of times in one line; both ends tell its course.
+        if len(pieces) > 64:
+            pieces = pieces[:16] + _telling(pieces[16:-48]) + pieces[-48:]
+    else:
+        pieces = [text]
+    for piece in pieces or [""]:
+        if len(piece) > 40 and "\\n" in piece and _is_escaped(piece):
+            for part in piece.replace("\\r\\n", "\\n").split("\\n")[:4_000]:
+                yield from _split_bars(part.replace("\\t", "\t").replace('\\"', '"'), number, limits)
+        else:
+            yield from _split_bars(piece, number, limits)
+
+
+def _telling(pieces: list[str]) -> list[str]:
+    """Of the middle of a bar's life, what is more than a bar."""
+    return [p for p in pieces if not _BAR.fullmatch(p.strip())][:2_000]
+
+
+def _is_escaped(text: str) -> bool:
+    """Whether this is a message whose line ends were escaped, as in JSON."""
+    return text.count("\\n") >= 2 and (
+        "Traceback (most recent call last):\\n" in text
+        or text.lstrip().startswith(("{", '"'))
+        or '\\n  File \\"' in text
+    )
+
+
+def _split_bars(text: str, number: int, limits: Limits) -> Iterator[Line]:
+    line = _parse(text, number, limits)
+    rest = line.text
+    for _ in range(64):
+        if "it/s" not in rest and "%" not in rest and "s/it" not in rest and "/s]" not in rest:
+            break
+        found = (
+            _BAR.search(rest)
+            or _BAR_OPEN.search(rest)
+            or _BAR_PLAIN.search(rest)
+            or _BARE_BAR.search(rest)
+        )
+        if found is None:
+            break
+        before = rest[: found.start()].strip()
+        if before:
+            yield Line(number, before, line.full, line.rank, line.host, line.time, line.level)
+        yield _bar_line(found, line)
+        rest = rest[found.end() :].strip()
+        if not rest:
+            return
+        inner = _parse(rest, number, limits)
+        if inner.rank is None:
+            inner.rank = line.rank if inner.text == rest else None
+        inner.host = inner.host or line.host
+        line, rest = inner, inner.text
+    line.text = rest
+    yield line
+
+
+def _bar_line(found: re.Match[str], line: Line) -> Line:
+    total = found["total"]
+    name = found["name"].strip().rstrip(":")[-80:]
+    done = float(found["done"].rstrip(".") or 0) * _UNITS[found["unit"]]
+    whole = None
+    if total and "?" not in total:
+        whole = int(float(total.rstrip(".") or 0) * _UNITS[found["total_unit"]])
+    bar = Progress(
+        line=line.number,
+        name=name,
+        done=int(done),
+        total=whole,
+        elapsed_s=seconds_of(found["elapsed"]),
+        rank=line.rank,
+        text=found[0].strip()[-200:],
+    )
+    return Line(
+        line.number, found[0].strip(), line.full, line.rank, line.host, line.time, "I", bar=bar
+    )
+
+
+def _parse(text: str, number: int, limits: Limits) -> Line:
+    """The line without its prefixes, and what they say."""
+    full = text if len(text) <= limits.max_text_chars * 4 else text[: limits.max_text_chars * 4]
+    line = Line(number, full, full)
+    at = _strip_prefixes(line, full)
+    body = full[at:]
+    if body and body[0] in " \t│┃|" or "│" in body or "┃" in body:
+        boxed = _BOX.match(body)
+        if boxed:
+            line.is_boxed = True
+            body = boxed["inner"]
+    if _BOX_EDGE.match(body) and len(body) > 8:
+        body = ""
+    line.text = body
+    if not line.level or line.level == "I":
+        if _WARNING_LINE.search(body):
+            line.level = "W"
+        elif not line.level and _ERROR_LINE.match(body):
+            line.level = "E"
+    return line
+
+
+def _strip_prefixes(line: Line, text: str) -> int:
+    at = 0
+    for _ in range(8):
+        indent = len(text) - len(text[at:].lstrip(" ")) if at == 0 else at
+        found = _PREFIX.match(text, indent if at == 0 and indent <= 2 else at)
+        if found is None:
+            break
+        kind = found.lastgroup
+        if kind == "host" and _NOT_HOSTS.match(found["host"]):
+            break
+        _take(line, found)
+        at = found.end()
+        if at >= len(text):
+            break
+    rank = _MEMBER_RANK.match(text, at)
+    if rank:
+        line.rank = int(rank["rank"])
+        at = rank.end()
+    return at
+
+
+def _take(line: Line, found: re.Match[str]) -> None:
+    """Writes what one prefix says into the line."""
+    for name in ("rank", "mpi_rank", "pg_rank", "pg_any_rank", "srun", "word_rank_number"):
+        if found[name] is not None and (line.rank is None or name in ("pg_rank", "rank")):
+            if name == "word_rank_number" and found["word_rank"].lower() != "rank":
+                continue
+            line.rank = int(found[name])
+    if found["pg"] is not None:
+        line.group = found["guid"] or found["pg"]
+    if found["host"] or found["ip"] or found["sys_host"]:
+        line.host = found["host"] or found["ip"] or found["sys_host"]
+    level = found["glog"] or found["tag"] or found["level"] or found["bare_level"]
+    if level:
+        line.level = _LEVELS[level]
+    source = found["glog_source"] or found["tag_source"] or found["py_source"]
+    if source:
+        line.source = source
+    if found["glog_date"]:
+        date = found["glog_date"]
+        month, day = int(date[:-2]), int(date[-2:])
+        line.time = _moment(month, day, found, "g_")
+    elif found["month"]:
+        line.time = _moment(int(found["month"]), int(found["day"]), found, "")
+    elif found["sys_month"]:
+        line.time = _moment(_MONTHS[found["sys_month"]], int(found["sys_day"]), found, "s_")
+
+
+def _moment(month: int, day: int, found: re.Match[str], prefix: str) -> float:
+    clock = (
+        int(found[prefix + "hour"]) * 3600
+        + int(found[prefix + "minute"]) * 60
+        + float(found[prefix + "second"].replace(",", "."))
+    )
+    return (month * 31 + day) * 86400 + clock
+
+
+class CodeMarker:
+    """Marks the lines of source code that a traceback quotes, one stream a rank."""
+
+    def __init__(self) -> None:
+        self._owed: dict[tuple[int | None, str | None], int] = {}
+
+    def mark(self, line: Line) -> None:
+        """Sets `is_code` where frames before it, of the same rank, still owe their code line."""
+        if line.bar is not None:
+            return
+        if line.is_boxed and _RICH_CODE.match(line.text):
+            line.is_code = True
+            return
+        key = (line.rank, line.host)
+        owed = self._owed.get(key)
+        if _FRAME.match(line.text):
+            # Without prefixes the frames of several ranks mix; each still owes one line of code.
+            self._owed[key] = min((owed or 0) + 1, 16)
+        elif owed is None:
+            return
+        elif line.text[:1] in (" ", "\t") and not line.text.strip(" ^~"):
+            line.is_code = True
+        elif owed > 0 and line.text[:1] in (" ", "\t"):
+            line.is_code = True
+            self._owed[key] = owed - 1
+        else:
+            del self._owed[key]

@@ -1,0 +1,180 @@
+"""Which patterns may match where in a block: one multi-pattern pass, whatever engine serves it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from triage.engine.patterns import Literal, Pattern
+
+try:
+    import hyperscan
+except ImportError:
+    hyperscan = None
+try:
+    import re2
+except ImportError:
+    re2 = None
+
+# Events of one expression in one block; a line with a million hits is one line all the same.
+EVENTS_PER_BLOCK = 512
+
+
+class Matcher(Protocol):
+    """Finds candidates: no match is missed, but what it finds must be confirmed."""
+
+    name: str
+
+    def find(self, block: bytes) -> list[tuple[int, int]]:
+        """(offset of a byte inside the match, pattern number), in order of the offsets."""
+        ...
+
+
+def build_matcher(patterns: Sequence[Pattern], engine: str = "") -> Matcher:
+    """The fastest matcher that this machine has, or the named one: hyperscan, re2, re.
+
+    Raises ImportError if the named one is not installed, ValueError for an unknown name.
+    """
+    if engine not in ("", "hyperscan", "re2", "re"):
+        raise ValueError(f"unknown matching engine {engine!r}")
+    if engine == "hyperscan" or (not engine and hyperscan is not None):
+        return HyperscanMatcher(patterns)
+    if engine == "re2" or (not engine and re2 is not None):
+        return Re2Matcher(patterns)
+    return ReMatcher(patterns)
+
+
+def _expressions(patterns: Sequence[Pattern]) -> list[tuple[bytes, bool, bool, tuple[int, ...]]]:
+    """(expression, is_literal, ignore_case, pattern numbers), each expression once."""
+    owners: dict[tuple[bytes, bool, bool], list[int]] = {}
+    for number, pattern in enumerate(patterns):
+        if pattern.literals is None:
+            owners.setdefault((pattern.text.encode(), False, False), []).append(number)
+            continue
+        literal: Literal
+        for literal in pattern.literals:
+            text, ignore_case = literal
+            owners.setdefault((text, True, ignore_case), []).append(number)
+    return [(*key, tuple(numbers)) for key, numbers in owners.items()]
+
+
+class HyperscanMatcher:
+    """Hyperscan in block mode over the patterns' required literals.
+
+    A pattern without a required literal goes in as it is. Not thread-safe: one per thread.
+    """
+
+    name = "hyperscan"
+
+    def __init__(self, patterns: Sequence[Pattern]) -> None:
+        if hyperscan is None:
+            raise ImportError("the hyperscan wheel is not installed")
+        expressions = _expressions(patterns)
+        self._owners = [numbers for *_, numbers in expressions]
+        self._database = None
+        if not expressions:
+            return
+        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        self._database.compile(
+            expressions=[
+                re.escape(text) if is_literal else text for text, is_literal, _, _ in expressions
+            ],
+            ids=list(range(len(expressions))),
+            elements=len(expressions),
+            flags=[
+                hyperscan.HS_FLAG_CASELESS if ignore_case else 0
+                for _, _, ignore_case, _ in expressions
+            ],
+        )
+
+    def find(self, block: bytes) -> list[tuple[int, int]]:
+        """See Matcher.find."""
+        if self._database is None:
+            return []
+        events: list[tuple[int, int]] = []
+        counts: dict[int, int] = {}
+
+        def on_match(number: int, start: int, end: int, flags: int, context: Any) -> None:
+            seen = counts.get(number, 0)
+            counts[number] = seen + 1
+            if seen < EVENTS_PER_BLOCK:
+                events.append((end - 1, number))
+
+        self._database.scan(block, match_event_handler=on_match)
+        return _spread(events, self._owners)
+
+
+class Re2Matcher:
+    """RE2's Set tells which patterns occur in a piece, then each one's literals tell where."""
+
+    name = "re2"
+
+    def __init__(self, patterns: Sequence[Pattern]) -> None:
+        if re2 is None:
+            raise ImportError("the google-re2 wheel is not installed")
+        expressions = _expressions(patterns)
+        self._owners = [numbers for *_, numbers in expressions]
+        self._finders = [_finder(text, lit, nocase) for text, lit, nocase, _ in expressions]
+        self._set = None
+        if not expressions:
+            return
+        options = re2.Options()
+        options.max_mem = 256 << 20
+        options.encoding = re2.Options.Encoding.LATIN1
+        options.log_errors = False
+        self._set = re2.Set.SearchSet(options)
+        for text, is_literal, ignore_case, _ in expressions:
+            body = re2.escape(text.decode("latin-1")) if is_literal else text.decode("latin-1")
+            self._set.Add(("(?i)" if ignore_case else "") + "(?m)" + body)
+        self._set.Compile()
+
+    def find(self, block: bytes) -> list[tuple[int, int]]:
+        """See Matcher.find."""
+        if self._set is None:
+            return []
+        events: list[tuple[int, int]] = []
+        for number in self._set.Match(block):
+            events.extend(_occurrences(self._finders[number], block, number))
+        return _spread(events, self._owners)
+
+
+class ReMatcher:
+    """Python's `re` on the literals alone: slow, and there on every machine."""
+
+    name = "re"
+
+    def __init__(self, patterns: Sequence[Pattern]) -> None:
+        expressions = _expressions(patterns)
+        self._owners = [numbers for *_, numbers in expressions]
+        self._finders = [_finder(text, lit, nocase) for text, lit, nocase, _ in expressions]
+
+    def find(self, block: bytes) -> list[tuple[int, int]]:
+        """See Matcher.find."""
+        events: list[tuple[int, int]] = []
+        for number, finder in enumerate(self._finders):
+            events.extend(_occurrences(finder, block, number))
+        return _spread(events, self._owners)
+
+
+def _finder(text: bytes, is_literal: bool, ignore_case: bool) -> re.Pattern[bytes]:
+    flags = re.IGNORECASE if ignore_case else 0
+    return re.compile(re.escape(text) if is_literal else text, flags | re.MULTILINE)
+
+
+def _occurrences(
+    finder: re.Pattern[bytes], block: bytes, number: int
+) -> list[tuple[int, int]]:
+    events = []
+    for found in finder.finditer(block):
+        events.append((max(found.end() - 1, 0), number))
+        if len(events) >= EVENTS_PER_BLOCK:
+            break
+    return events
+
+
+def _spread(
+    events: list[tuple[int, int]], owners: Sequence[tuple[int, ...]]
+) -> list[tuple[int, int]]:
+    events.sort()
+    return [(offset, owner) for offset, number in events for owner in owners[number]]

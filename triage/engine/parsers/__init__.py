@@ -1,0 +1,1 @@
+"""Step 2: one parser for each kind of text; each is fed Lines and yields evidence."""

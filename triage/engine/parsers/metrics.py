@@ -1,0 +1,126 @@
+"""Numbers per step: progress, loss, loss scale, memory; of plain prints and common trainers."""
+
+from __future__ import annotations
+
+import re
+
+from triage.engine.evidence import Point, Progress
+from triage.engine.limits import Limits
+from triage.engine.lines import Line
+
+_STEP = re.compile(
+    r"(?i)\b(?P<name>epoch|iter(?:ation)?|(?:global[_ ])?step|batch|it|update|num_updates)s?\b\s?[=:#\[(]{0,2}\s?"
+    r"(?P<done>\d{1,12})(?:\s?(?:/|of)\s?(?P<total>\d{1,12}))?(?:\]?\[\s*(?P<inner>\d{1,12})/(?P<inner_total>\d{1,12})\])?"
+)
+_LOSS = re.compile(
+    r"(?i)(?P<prefix>\b(?:val|valid|validation|eval|test|dev)[ _/.]?)?\b(?:\w{0,30}[_ /.])?loss(?:_\w{1,20})?['\"]?\s?[=: (]{1,3}\s?(?:tensor\()?"
+    r"(?P<value>[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf))\b"
+)
+_SCALE = re.compile(
+    r"(?i)(?:reducing (?:loss scale )?to|setting loss scale to|loss[_ ]scale(?:r)?['\"]?\s?[=:]?\s?(?:\d+ reducing loss scale to)?"
+    r"|decreas(?:ing|ed) (?:loss )?scale(?: from \S+)? to)\s?[|:=]?\s?(?P<value>\d+\.?\d*(?:e[-+]?\d+)?)"
+)
+_SKIPPED = re.compile(r"(?i)(?:gradient overflow|OVERFLOW!|skipping step|overflow detected)")
+_GPU_MEMORY = re.compile(
+    r"(?i)(?:memory[_ ]allocated|allocated|max[_ ]mem(?:ory)?|gpu[_ ]mem(?:ory)?|mem(?:ory)?)['\"]?\s?[=: ]{1,3}\s?"
+    r"(?P<value>\d+\.?\d*)\s?(?P<unit>[KMGT]i?B|MB|GB)?"
+)
+_HOST_MEMORY = re.compile(
+    r"(?i)\b(?:rss|host[_ ]mem(?:ory)?|ram(?:[_ ]usage| used)?|uss|pss|virtual_memory|current memory use|maxresident)\b['\"]?\s?[=: ]{1,3}\s?"
+    r"(?P<value>\d+\.?\d*)\s?(?P<unit>[KMGT]i?B?)?"
+)
+_GRAPH_NODES = re.compile(r"autograd\.function\.(?P<node>\w{1,80}Backward\w*)[^|]*\|\s*(?P<value>\d{1,12})\s*\|")
+_BATCH_PRINT = re.compile(r"(?i)\b(?:finished|done|processed|completed|consumed|got|saw)\b[^\d]{0,30}(?P<value>\d{1,9})\s+(?:batches|steps|iterations|samples)\b")
+_UNIT = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
+
+
+class MetricsParser:
+    """Feed it lines in order; `progress` and `points` are bounded samples, in text order."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.progress: list[Progress] = []
+        self.points: list[Point] = []
+        self.batches: dict[str, int] = {}
+
+    def feed(self, line: Line) -> None:
+        """Takes the next line."""
+        if line.is_code:
+            return
+        text = line.text
+        if line.bar is not None:
+            if line.bar.done or line.bar.total:
+                self._keep_progress(line.bar)
+            return
+        if len(text) > 3_000:
+            text = text[:3_000]
+        lowered = text.lower()
+        if "loss" in lowered or "scale" in lowered:
+            self._numbers(line, text, lowered)
+        if any(word in lowered for word in ("epoch", "step", "iter", "batch", "update")):
+            self._step(line, text)
+        if "mem" in lowered or "rss" in lowered or "ram" in lowered:
+            self._memory(line, text)
+        if "backward" in lowered and (found := _GRAPH_NODES.search(text)):
+            self._point("graph_nodes:" + found["node"], line, float(found["value"]))
+
+    def _step(self, line: Line, text: str) -> None:
+        if line.level in ("E", "W") or "Error" in text:
+            return
+        if found := _BATCH_PRINT.search(text):
+            self.batches[str(line.rank)] = int(found["value"])
+        found = _STEP.search(text)
+        if found is None:
+            return
+        done, total = int(found["done"]), found["total"]
+        if found["inner"]:
+            done = done * 10_000_000 + int(found["inner"])
+            total = None
+        elif found["name"].lower() == "epoch" and (second := _STEP.search(text, found.end())):
+            done = done * 10_000_000 + int(second["done"])
+            total = None
+        self._keep_progress(
+            Progress(
+                line.number, found["name"].lower(), done, int(total) if total else None,
+                None, line.rank, text.strip()[:200],
+            )
+        )  # fmt: skip
+
+    def _keep_progress(self, progress: Progress) -> None:
+        self.progress.append(progress)
+        if len(self.progress) > self._limits.max_progress:
+            # Keep both ends: the start names the bars, the end says what still moved.
+            half = self._limits.max_progress // 2
+            del self.progress[half // 2 : half]
+
+    def _numbers(self, line: Line, text: str, lowered: str) -> None:
+        if "loss" in lowered:
+            found = _LOSS.search(text)
+            if found is not None:
+                series = "val_loss" if found["prefix"] else "loss"
+                self._point(series, line, float(found["value"]))
+        if "scale" in lowered and (found := _SCALE.search(text)):
+            self._point("loss_scale", line, float(found["value"]))
+            if _SKIPPED.search(text):
+                self._point("skipped_step", line, float(found["value"]))
+        elif "overflow" in lowered and _SKIPPED.search(text):
+            self._point("skipped_step", line, 1.0)
+
+    def _memory(self, line: Line, text: str) -> None:
+        if "out of memory" in text or line.level in ("E", "W"):
+            return
+        if found := _HOST_MEMORY.search(text):
+            self._point("host_memory", line, _mebibytes(found))
+        elif found := _GPU_MEMORY.search(text):
+            self._point("gpu_memory", line, _mebibytes(found))
+
+    def _point(self, series: str, line: Line, value: float) -> None:
+        self.points.append(Point(series, line.number, value, line.rank))
+        if len(self.points) > self._limits.max_points:
+            half = self._limits.max_points // 2
+            del self.points[half // 2 : half]
+
+
+def _mebibytes(found: re.Match[str]) -> float:
+    unit = found["unit"] or "M"
+    return float(found["value"]) * _UNIT.get(unit[0].upper(), 1.0)

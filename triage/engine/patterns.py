@@ -1,0 +1,163 @@
+"""Catalog patterns → what every match of them must contain, and the bounded regexes to confirm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from re import _constants as sre  # type: ignore[attr-defined]
+from re import _parser  # type: ignore[attr-defined]
+from typing import Any, Protocol
+
+try:
+    import re2
+except ImportError:  # no wheel for this platform: `re` confirms, on bounded lines only
+    re2 = None
+
+MIN_LITERAL_BYTES = 4
+_MAX_ALTERNATIVES = 64
+
+
+class Found(Protocol):
+    """The part of re.Match that the engine uses; RE2's match has it too."""
+
+    def start(self) -> int: ...
+
+    def end(self) -> int: ...
+
+    def groupdict(self) -> dict[str, str | None]: ...
+
+
+class Pattern:
+    """One pattern of the catalog, compiled when it is first needed."""
+
+    __slots__ = ("__dict__", "literals", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.literals = required_literals(text)
+
+    @cached_property
+    def _regex(self) -> Any:
+        if re2 is not None:
+            return re2.compile(self.text, _re2_options())
+        return re.compile(self.text)
+
+    def search(self, text: str) -> Found | None:
+        """The first match in a line, or None."""
+        found: Found | None = self._regex.search(text)
+        return found
+
+
+def _re2_options() -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 8 << 20
+    return options
+
+
+class Literal(tuple[bytes, bool]):
+    """Bytes that a match must contain, and whether their case matters not."""
+
+    __slots__ = ()
+
+
+def required_literals(pattern: str) -> tuple[Literal, ...] | None:
+    """Literals of which every match of the pattern contains at least one, longest choice.
+
+    None where there is no such set with members of MIN_LITERAL_BYTES or more: the pattern itself
+    must then go to the multi-pattern matcher.
+    """
+    tree = _parser.parse(pattern)
+    ignore_case = bool(tree.state.flags & re.IGNORECASE)
+    best = _best_of(list(tree))
+    if best is None or min(len(text.encode()) for text in best) < MIN_LITERAL_BYTES:
+        return None
+    return tuple(Literal((text.encode(), ignore_case)) for text in sorted(best))
+
+
+def _best_of(items: Sequence[tuple[Any, Any]]) -> frozenset[str] | None:
+    """Of a sequence, the alternatives set whose shortest member is longest."""
+    candidates: list[frozenset[str]] = []
+    run = ""
+    for operator, argument in items:
+        if operator is sre.LITERAL:
+            run += chr(argument)
+            continue
+        if run:
+            candidates.append(frozenset((run,)))
+            run = ""
+        found = _of_item(operator, argument)
+        if found is not None:
+            candidates.append(found)
+    if run:
+        candidates.append(frozenset((run,)))
+    usable = [c for c in candidates if c and "" not in c and len(c) <= _MAX_ALTERNATIVES]
+    if not usable:
+        return None
+    return max(usable, key=lambda c: (min(map(len, c)) - 0.2 * len(c)))
+
+
+def _of_item(operator: Any, argument: Any) -> frozenset[str] | None:
+    if operator is sre.SUBPATTERN:
+        return _best_of(list(argument[3]))
+    if operator is sre.BRANCH:
+        parts: set[str] = set()
+        for branch in argument[1]:
+            best = _best_of(list(branch))
+            if best is None:
+                return None
+            parts |= best
+        return frozenset(parts)
+    if operator in (sre.MAX_REPEAT, sre.MIN_REPEAT):
+        least, _, body = argument
+        return _best_of(list(body)) if least >= 1 else None
+    return None
+
+
+def unbounded_nesting(pattern: str) -> bool:
+    """Whether an endless repeat holds another one, as in `(a+)+`: the shape that hangs `re`."""
+
+    def visit(items: Iterable[tuple[Any, Any]], inside: bool) -> bool:
+        for operator, argument in items:
+            if operator in (sre.MAX_REPEAT, sre.MIN_REPEAT):
+                _, most, body = argument
+                endless = most is sre.MAXREPEAT
+                if endless and inside:
+                    return True
+                if visit(body, inside or endless):
+                    return True
+            elif operator is sre.SUBPATTERN:
+                if visit(argument[3], inside):
+                    return True
+            elif operator is sre.BRANCH and any(visit(b, inside) for b in argument[1]):
+                return True
+        return False
+
+    return visit(_parser.parse(pattern), False)
+
+
+def unsupported_syntax(pattern: str) -> str:
+    """The construct that a linear-time engine refuses, in words, or ""."""
+
+    def visit(items: Iterable[tuple[Any, Any]]) -> str:
+        for operator, argument in items:
+            if operator in (sre.ASSERT, sre.ASSERT_NOT):
+                return "a lookaround"
+            if operator in (sre.GROUPREF, sre.GROUPREF_EXISTS):
+                return "a backreference"
+            if operator in (sre.ATOMIC_GROUP, sre.POSSESSIVE_REPEAT):
+                return "an atomic group or possessive repeat"
+            parts: list[Any] = []
+            if operator in (sre.MAX_REPEAT, sre.MIN_REPEAT):
+                parts = [argument[2]]
+            elif operator is sre.SUBPATTERN:
+                parts = [argument[3]]
+            elif operator is sre.BRANCH:
+                parts = list(argument[1])
+            for part in parts:
+                if problem := visit(part):
+                    return problem
+        return ""
+
+    return visit(_parser.parse(pattern))

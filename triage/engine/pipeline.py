@@ -1,0 +1,435 @@
+"""scan() and diagnose() themselves: one line a step."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kb.catalog import Catalog
+from triage.engine import ranking, signatures
+from triage.engine.evidence import Evidence, Hit
+from triage.engine.facts import Facts
+from triage.engine.limits import Limits
+from triage.engine.lines import Block, BlockReader, ByteStream, CodeMarker, Line, split_line
+from triage.engine.multipattern import Matcher, build_matcher
+from triage.engine.parsers.collectives import TRIGGERS as COLLECTIVE_TRIGGERS
+from triage.engine.parsers.collectives import CollectiveParser
+from triage.engine.parsers.launcher import LauncherParser
+from triage.engine.parsers.metrics import MetricsParser
+from triage.engine.parsers.stacks import StackParser
+from triage.engine.parsers.tracebacks import HEADER, TracebackParser
+from triage.engine.patterns import Pattern
+from triage.engine.verdict import Verdict
+from triage.engine.wording import is_handled, is_mention
+
+ProgressReport = Callable[[int, int], None]
+
+# Lines that open a window in a long text although no catalog pattern speaks of them.
+_STRUCTURE = (
+    *(re.escape(t) for t in COLLECTIVE_TRIGGERS),
+    re.escape(HEADER),
+    r"Fatal Python error:",
+    r"first observed failure",
+    r"\(exitcode: ",
+    r"terminated with (?:signal|exit code)",
+    r"(?:Thread|thread) (?:0x)?[0-9a-f]{3,18} \(",
+    r"Process \d+: ",
+    r"most recent call first",
+)
+_ERROR_LIKE = re.compile(
+    r"(?:\b(?:[A-Z]\w*)?(?:Error|Exception)\b|\bERROR\b|\bFATAL\b|\bCRITICAL\b|\bfatal\b|[Ff]ailed\b|\b[Ee]rror:|"
+    r"\bterminate called\b|\babort(?:ed|ing)\b|\bkilled\b|\bcore dumped\b|\bhang\b|\bstuck\b|\bpanic\b)"
+)
+_NO_ERROR = re.compile(
+    r"(?i)\b(?:0|no|zero|without) (?:errors?|failures?|failed)\b|errors?[:=]\s*(?:0|none)\b|"
+    r"failed[:=]\s*0\b|error[_ ]?(?:rate|handling|bound|msg)|mean\w* error|squared error"
+)
+_TORCH_VERSION = re.compile(
+    r"(?i)\b(?:py)?torch(?: version)?\s?(?:==|[:=]|\s)\s?[v'\"]?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?)(?:[+a-z0-9.]*)\b"
+)
+_WORLD_SIZE = re.compile(r"(?i)\b(?:world[_ ]?size|nranks|num_processes|ngpus?)['\"]?\s?[:=]?\s?(?P<size>\d{1,5})\b")
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    patterns: tuple[Pattern, ...]
+    structure: int
+    matcher: Matcher
+
+
+_compiled: dict[tuple[str, str], _Compiled] = {}
+
+
+def compile_catalog(catalog: Catalog, engine: str = "") -> _Compiled:
+    """The catalog's patterns, each once, and the matcher over them; kept for the process."""
+    key = (catalog.version, engine)
+    if key not in _compiled:
+        texts: dict[str, None] = {}
+        for pitfall in catalog.active:
+            for signature in pitfall.signatures:
+                for text in (*signature.all, *signature.any, *signature.none):
+                    texts.setdefault(text)
+        patterns = tuple(Pattern(text) for text in (*texts, *_STRUCTURE))
+        if len(_compiled) > 8:
+            _compiled.clear()
+        _compiled[key] = _Compiled(patterns, len(texts), build_matcher(patterns, engine))
+    return _compiled[key]
+
+
+def scan(
+    stream: ByteStream,
+    *,
+    catalog: Catalog,
+    name: str = "",
+    limits: Limits | None = None,
+    progress: ProgressReport | None = None,
+    engine: str = "",
+) -> Evidence:
+    """The Evidence of one text, read once in bounded memory.
+
+    The stream yields bytes, plain or UTF-16; `progress` is called with (bytes read, findings so
+    far) after each block of 256 KiB. Any bytes give an Evidence; only the stream's own errors
+    come through.
+    """
+    limits = limits or Limits()
+    scanner = _Scanner(compile_catalog(catalog, engine), limits)
+    reader = BlockReader(stream, limits)
+    for block in reader:
+        scanner.feed(block)
+        if progress is not None:
+            progress(reader.bytes_read, scanner.findings)
+    evidence = scanner.finish()
+    evidence.name = name
+    evidence.lines = reader.lines
+    evidence.bytes = reader.bytes_read
+    evidence.encoding = reader.encoding
+    evidence.catalog = catalog.version
+    evidence.notes.extend(reader.notes)
+    return evidence
+
+
+def diagnose(evidences: Sequence[Evidence], catalog: Catalog) -> Verdict:
+    """The Verdict over all texts of one incident, in whatever order they are given.
+
+    The first diagnosis is the answer; it is a root where one is shown, else the symptom that is
+    visible. No exception for any Evidence.
+    """
+    facts = Facts(evidences)
+    matches = signatures.match(catalog, evidences, facts)
+    return ranking.decide(catalog, evidences, facts, matches)
+
+
+class _Scanner:
+    """Feeds the parsers: all lines of a text's head and tail, and windows around hits between."""
+
+    def __init__(self, compiled: _Compiled, limits: Limits) -> None:
+        self._compiled = compiled
+        self._limits = limits
+        self._evidence = Evidence()
+        self._marker = CodeMarker()
+        self._tracebacks = TracebackParser(limits)
+        self._collectives = CollectiveParser(limits)
+        self._stacks = StackParser(limits)
+        self._launcher = LauncherParser(limits)
+        self._metrics = MetricsParser(limits)
+        self._ranks: set[int] = set()
+        self._windows: dict[int, int] = {}
+        self._fed = 0
+        self._window_end = 0
+        self._tail: deque[Block] = deque()
+        self._tail_bytes = 0
+        self._hit_keys: set[tuple[int, str]] = set()
+        self._per_pattern: dict[str, int] = {}
+        self._pending: list[Line] = []
+        self._first_time: float | None = None
+        self._last_time: float | None = None
+
+    @property
+    def findings(self) -> int:
+        """Hits so far."""
+        return len(self._evidence.hits)
+
+    # ------------------------------------------------------------------ which lines are read
+
+    def feed(self, block: Block) -> None:
+        """Holds the last blocks back: what turns out to be the tail is read line by line."""
+        self._tail.append(block)
+        self._tail_bytes += len(block.data)
+        while self._tail_bytes - len(self._tail[0].data) >= self._limits.tail_bytes:
+            oldest = self._tail.popleft()
+            self._tail_bytes -= len(oldest.data)
+            self._read_middle(oldest)
+
+    def _read_middle(self, block: Block) -> None:
+        events = self._compiled.matcher.find(block.data)
+        start = 0
+        if self._fed < self._limits.head_bytes:
+            start = _line_end(block.data, min(self._limits.head_bytes - self._fed, len(block.data)))
+            self._read(block.data, 0, start, block.first_line, events)
+        self._fed += len(block.data)
+        if start < len(block.data):
+            self._read_windows(block, start, events)
+
+    def _read_windows(self, block: Block, start: int, events: list[tuple[int, int]]) -> None:
+        data = block.data
+        position, line = start, block.first_line + data.count(b"\n", 0, start)
+        if self._window_end >= line:
+            end = _lines_ahead(data, position, self._window_end - line + 1)
+            self._read(data, position, end, line, events)
+            line += data.count(b"\n", position, end)
+            position = end
+        for offset, number in events:
+            if offset < position:
+                continue
+            seen = self._windows.get(number, 0)
+            self._windows[number] = seen + 1
+            if seen >= self._limits.hits_per_pattern:
+                self._count(number)
+                continue
+            wide = seen < self._limits.windows_per_pattern
+            begin = data.rfind(b"\n", position, offset) + 1 or position
+            before = self._limits.lines_before_hit if wide else 0
+            for _ in range(before):
+                if begin <= position:
+                    break
+                begin = data.rfind(b"\n", position, begin - 1) + 1 or position
+            line += data.count(b"\n", position, begin)
+            end = _line_end(data, offset + 1)
+            if wide:
+                end = _lines_ahead(data, end, self._limits.lines_after_hit)
+            self._read(data, begin, end, line, events)
+            line += data.count(b"\n", begin, end)
+            position = end
+            if wide and end == len(data):
+                self._window_end = max(self._window_end, line + self._limits.lines_after_hit // 2)
+
+    def _count(self, number: int) -> None:
+        if number < self._compiled.structure:
+            text = self._compiled.patterns[number].text
+            self._evidence.counts[text] = self._evidence.counts.get(text, 0) + 1
+
+    def _read(
+        self, data: bytes, begin: int, end: int, first: int, events: list[tuple[int, int]]
+    ) -> None:
+        """Reads the lines between two offsets; `first` is the number of the first one."""
+        if end <= begin:
+            return
+        by_line = _numbers_by_line(data, begin, end, events)
+        pieces = data[begin:end].split(b"\n")
+        if not pieces[-1]:
+            pieces.pop()
+        lines: list[Line] = []
+        for index, raw in enumerate(pieces):
+            lines.extend(self._parse_line(raw, first + index, by_line.get(index, ())))
+        self._join(lines)
+
+    def _parse_line(self, raw: bytes, number: int, patterns: Sequence[int]) -> list[Line]:
+        parts = list(split_line(raw, number, self._limits))
+        for line in parts:
+            self._marker.mark(line)
+            self._parse(line)
+            if patterns and line.bar is None:
+                for pattern in patterns:
+                    self._confirm(line, pattern, len(parts) == 1)
+        return parts
+
+    def _parse(self, line: Line) -> None:
+        if line.rank is not None and line.rank < 100_000:
+            self._ranks.add(line.rank)
+        if line.time is not None:
+            if self._first_time is None:
+                self._first_time = line.time
+            self._last_time = line.time
+        self._tracebacks.feed(line)
+        self._collectives.feed(line)
+        self._stacks.feed(line)
+        self._launcher.feed(line)
+        self._metrics.feed(line)
+        if line.bar is None and line.text:
+            self._notice(line)
+
+    def _notice(self, line: Line) -> None:
+        """Keeps versions, last lines and error-like lines that no pattern knows."""
+        evidence, text = self._evidence, line.text
+        evidence.last_lines[str(line.rank)] = f"{line.number}\t{text[:300]}"
+        if len(evidence.last_lines) > 4_096:
+            evidence.last_lines.pop(next(iter(evidence.last_lines)))
+        if not evidence.torch_version and "orch" in text and (found := _TORCH_VERSION.search(text)):
+            evidence.torch_version = found["version"]
+        if evidence.world_size is None and (found := _WORLD_SIZE.search(text)):
+            evidence.world_size = int(found["size"])
+        if (
+            len(evidence.errors) < 200
+            and line.level not in ("W", "I")
+            and not line.is_code
+            and len(text) < 2_000
+            and _ERROR_LIKE.search(text)
+            and not _NO_ERROR.search(text)
+        ):
+            evidence.errors.append(self._hit(line, "", text, None))
+
+    # ------------------------------------------------------------------------------- patterns
+
+    def _confirm(self, line: Line, number: int, is_whole: bool) -> None:
+        if number >= self._compiled.structure:
+            return
+        pattern = self._compiled.patterns[number]
+        text = line.text[: self._limits.max_text_chars * 2]
+        found = pattern.search(text)
+        if found is None and is_whole and line.full is not line.text:
+            text = line.full
+            found = pattern.search(text)
+        if found is not None:
+            self._keep(line, pattern, text, found.start(), found.groupdict(), None)
+
+    def _keep(
+        self,
+        line: Line,
+        pattern: Pattern,
+        text: str,
+        start: int,
+        groups: dict[str, str | None],
+        end_line: int | None,
+    ) -> None:
+        key = (line.number, pattern.text)
+        if key in self._hit_keys or line.is_code:
+            return
+        count = self._per_pattern.get(pattern.text, 0)
+        if count >= self._limits.hits_per_pattern:
+            self._evidence.counts[pattern.text] = self._evidence.counts.get(pattern.text, 0) + 1
+            return
+        self._per_pattern[pattern.text] = count + 1
+        self._hit_keys.add(key)
+        hit = self._hit(line, pattern.text, text, start, groups, end_line)
+        self._evidence.hits.append(hit)
+
+    def _hit(
+        self,
+        line: Line,
+        pattern: str,
+        text: str,
+        start: int | None,
+        groups: dict[str, str | None] | None = None,
+        end_line: int | None = None,
+    ) -> Hit:
+        shown = line.full.strip() or text
+        return Hit(
+            pattern=pattern,
+            line=line.number,
+            text=shown[: self._limits.max_text_chars],
+            rank=line.rank,
+            host=line.host,
+            time=line.time,
+            values={k: v[:300] for k, v in (groups or {}).items() if v is not None},
+            warning=line.level == "W",
+            handled=is_handled(text),
+            mention=start is not None and is_mention(line, text, start),
+            end_line=end_line,
+        )
+
+    def _join(self, lines: list[Line]) -> None:
+        """Messages that a terminal or a box wrapped: each line with the next ones of its rank."""
+        follows: dict[tuple[int | None, str | None], Line] = {}
+        joined: list[tuple[Line, Line, str, int]] = []
+        candidates = self._pending + [l for l in lines if l.bar is None and not l.is_code]
+        for line in candidates:
+            if not line.text.strip():
+                continue
+            key = (line.rank, line.host)
+            before = follows.get(key)
+            if before is not None and line.number - before.number <= 2 and _may_wrap(before, line):
+                head, rest = before.text.rstrip()[-1_000:], line.text.strip()[:1_000]
+                for glue in (" ", ""):
+                    joined.append((before, line, head + glue + rest, len(head)))
+            follows[key] = line
+        self._pending = [l for l in candidates[-2:] if l not in self._pending][-1:]
+        if not joined:
+            return
+        data = "\n".join(text.replace("\n", " ") for *_, text, _ in joined).encode()
+        events = self._compiled.matcher.find(data)
+        if not events:
+            return
+        for index, numbers in _numbers_by_line(data, 0, len(data), events).items():
+            first, last, text, seam = joined[index]
+            self._confirm_joined(first, last, text, seam, numbers)
+
+    def _confirm_joined(
+        self, first: Line, last: Line, text: str, seam: int, numbers: Sequence[int]
+    ) -> None:
+        for number in numbers:
+            pattern = self._compiled.patterns[number]
+            if number >= self._compiled.structure:
+                if "WorkNCCL(" in text or "last enqueued" in text:
+                    self._collectives.feed(first, text)
+                continue
+            found = pattern.search(text)
+            if found is not None and found.start() < seam < found.end():
+                self._keep(first, pattern, text, found.start(), found.groupdict(), last.number)
+
+    # --------------------------------------------------------------------------------- the end
+
+    def finish(self) -> Evidence:
+        for block in self._tail:
+            events = self._compiled.matcher.find(block.data)
+            self._read(block.data, 0, len(block.data), block.first_line, events)
+        self._tracebacks.finish()
+        self._stacks.finish()
+        evidence = self._evidence
+        evidence.hits.sort(key=lambda h: (h.line, h.pattern))
+        evidence.tracebacks = self._tracebacks.tracebacks
+        evidence.collectives = self._collectives.events
+        evidence.stacks = self._stacks.stacks
+        evidence.exits = self._launcher.exits
+        evidence.launchers = tuple(self._launcher.launchers)
+        evidence.progress = self._metrics.progress
+        evidence.points = self._metrics.points
+        evidence.batches = self._metrics.batches
+        ranks = self._ranks | {e.rank for e in evidence.collectives if e.rank is not None}
+        ranks |= {e.rank for e in evidence.exits if e.rank is not None}
+        evidence.ranks = tuple(sorted(ranks)[:65_536])
+        evidence.first_time, evidence.last_time = self._first_time, self._last_time
+        return evidence
+
+
+def _line_end(data: bytes, offset: int) -> int:
+    """The offset behind the line that holds this one."""
+    newline = data.find(b"\n", max(offset - 1, 0))
+    return len(data) if newline < 0 else newline + 1
+
+
+def _lines_ahead(data: bytes, offset: int, count: int) -> int:
+    """The offset behind the next `count` lines."""
+    for _ in range(count):
+        newline = data.find(b"\n", offset)
+        if newline < 0:
+            return len(data)
+        offset = newline + 1
+    return offset
+
+
+def _numbers_by_line(
+    data: bytes, begin: int, end: int, events: list[tuple[int, int]]
+) -> dict[int, list[int]]:
+    """Pattern numbers by the index of their line, counted from `begin`; each once a line."""
+    found: dict[int, list[int]] = {}
+    position, index = begin, 0
+    for offset, number in events:
+        if offset < begin:
+            continue
+        if offset >= end:
+            break
+        index += data.count(b"\n", position, offset)
+        position = offset
+        numbers = found.setdefault(index, [])
+        if number not in numbers:
+            numbers.append(number)
+    return found
+
+
+def _may_wrap(before: Line, after: Line) -> bool:
+    """Whether `after` can be the rest of `before`: no prefix, no indentation of its own."""
+    if before.is_boxed != after.is_boxed:
+        return False
+    return before.is_boxed or after.rank == before.rank

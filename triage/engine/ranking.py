@@ -1,0 +1,400 @@
+"""Step 5: root before symptom, earlier before later, stronger before weaker → Verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kb.catalog import Catalog, Pitfall
+from triage.engine.evidence import Evidence, Traceback
+from triage.engine.facts import Facts
+from triage.engine.fingerprint import fingerprint
+from triage.engine.signatures import Match
+from triage.engine.verdict import Diagnosis, EvidenceLine, Verdict
+
+_ORDER = {"conclusive": 0, "strong": 1, "hint": 2}
+# Exceptions that report another failure, or that somebody's hand caused.
+_WRAPPERS = re.compile(
+    r"(?:ChildFailedError|ProcessExitedException|ProcessRaisedException|CalledProcessError|"
+    r"SignalException|KeyboardInterrupt|SystemExit|RayTaskError|RayActorError|ActorDiedError|"
+    r"BrokenProcessPool|TrainingFailedError|TuneError|MisconfigurationException\b(?=.*exited)|"
+    r"StopIteration|BdbQuit|GeneratorExit|Warning)(?:\(\w+\))?$"
+)
+_SECONDS_LATER = 120.0
+FALLBACK = "python-exception"
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    match: Match
+    explains: frozenset[str]
+
+    @property
+    def pitfall(self) -> Pitfall:
+        return self.match.pitfall
+
+    @property
+    def slug(self) -> str:
+        return self.match.pitfall.slug
+
+
+def decide(
+    catalog: Catalog, evidences: Sequence[Evidence], facts: Facts, matches: Sequence[Match]
+) -> Verdict:
+    """The Verdict: which of the matches is the root, what it explains, what else was seen."""
+    closure = _closure(catalog)
+    lasting = [m for m in matches if not m.recovered]
+    candidates = [_Candidate(m, closure[m.pitfall.slug]) for m in lasting]
+    kept, explained = _drop_explained(candidates)
+    roots = sorted((c for c in kept if c.pitfall.role == "root"), key=_root_order)
+    symptoms = sorted((c for c in kept if c.pitfall.role != "root"), key=_symptom_order)
+    diagnoses = [_diagnosis(c, evidences, explained) for c in roots]
+    fallback = None
+    if not [c for c in roots if c.match.strength != "hint" and not c.pitfall.is_advisory]:
+        fallback = _uncaught(catalog, evidences, lasting)
+    if fallback is not None:
+        covers = catalog.get(fallback.slug)
+        reach = closure[fallback.slug] if covers else frozenset()
+        told = tuple(s.slug for s in symptoms if s.slug in reach)
+        symptoms = [s for s in symptoms if s.slug not in told] + [s for s in symptoms if s.slug in told]
+        diagnoses.insert(0, _with_explains(fallback, told))
+    shown = [_diagnosis(c, evidences, {}) for c in symptoms]
+    consequences = [_diagnosis(c, evidences, {}) for c in _consequences(candidates, explained)]
+    ordered = _answer_first(diagnoses, shown) + [
+        d for d in consequences if d.slug not in {x.slug for x in (*diagnoses, *shown)}
+    ]
+    return _verdict(catalog, evidences, ordered, matches)
+
+
+def _closure(catalog: Catalog) -> Mapping[str, frozenset[str]]:
+    """For each slug all slugs that it explains, directly or through others."""
+    direct = {p.slug: p.explains for p in catalog}
+    result = {}
+    for slug in direct:
+        seen: set[str] = set()
+        todo = list(direct[slug])
+        while todo:
+            other = todo.pop()
+            if other not in seen:
+                seen.add(other)
+                todo.extend(direct.get(other, ()))
+        seen.discard(slug)
+        result[slug] = frozenset(seen)
+    return result
+
+
+def _drop_explained(
+    candidates: Sequence[_Candidate],
+) -> tuple[list[_Candidate], dict[str, list[str]]]:
+    """The candidates that nothing stronger explains, and who explains whom."""
+    explained: dict[str, list[str]] = {}
+    gone: set[str] = set()
+    for cause in sorted(candidates, key=_root_order):
+        for effect in candidates:
+            if effect.slug in gone and cause.slug in gone:
+                continue
+            if effect.slug in cause.explains and _can_explain(cause, effect):
+                if cause.slug in effect.explains and cause.slug not in gone and effect.slug not in gone:
+                    # Two that explain each other: the earlier one wins.
+                    if effect.match.position < cause.match.position:
+                        continue
+                gone.add(effect.slug)
+                explained.setdefault(cause.slug, []).append(effect.slug)
+    return [c for c in candidates if c.slug not in gone], explained
+
+
+def _can_explain(cause: _Candidate, effect: _Candidate) -> bool:
+    if cause.pitfall.is_advisory and not effect.pitfall.is_advisory:
+        return False
+    if cause.match.strength == "hint" and effect.match.strength != "hint":
+        return effect.pitfall.role == "symptom" and bool(cause.match.facts)
+    mine, other = cause.match.time, effect.match.time
+    # What began minutes after a failure did not cause it; clocks of hosts differ by seconds.
+    return mine is None or other is None or mine - other <= _SECONDS_LATER
+
+
+def _root_order(candidate: _Candidate) -> tuple[object, ...]:
+    match = candidate.match
+    return (
+        candidate.pitfall.is_fallback,
+        candidate.pitfall.is_advisory,
+        match.strength == "hint",
+        candidate.pitfall.role != "root",
+        match.time is None,
+        match.time if match.time is not None else 0.0,
+        match.position,
+        _ORDER[match.strength],
+        candidate.slug,
+    )
+
+
+def _symptom_order(candidate: _Candidate) -> tuple[object, ...]:
+    return (_ORDER[candidate.match.strength] // 2, candidate.match.position, candidate.slug)
+
+
+def _consequences(
+    candidates: Sequence[_Candidate], explained: Mapping[str, Sequence[str]]
+) -> list[_Candidate]:
+    told = {slug for slugs in explained.values() for slug in slugs}
+    return sorted((c for c in candidates if c.slug in told), key=lambda c: c.match.position)
+
+
+def _answer_first(roots: list[Diagnosis], symptoms: list[Diagnosis]) -> list[Diagnosis]:
+    """Roots before symptoms, unless the only root is a mere hint or warning beside a failure."""
+    strong = [d for d in roots if d.confidence != "hint"]
+    hints = [d for d in roots if d.confidence == "hint"]
+    return strong + (symptoms + hints if symptoms else hints)
+
+
+def _diagnosis(
+    candidate: _Candidate, evidences: Sequence[Evidence], explained: Mapping[str, Sequence[str]]
+) -> Diagnosis:
+    match, pitfall = candidate.match, candidate.pitfall
+    rank, host = _culprit(match, evidences)
+    because = list(match.because)
+    consequences = tuple(dict.fromkeys(explained.get(pitfall.slug, ())))
+    if rank is not None and match.first is not None and len(_ranks(match)) > 1:
+        because.append(f"rank {rank} was the first of {len(_ranks(match))} ranks to say so")
+    if not because and match.first is not None:
+        because.append(f"line {match.first.hit.line} says so")
+    return Diagnosis(
+        slug=pitfall.slug,
+        role=pitfall.role,
+        confidence=match.strength,
+        sentence=pitfall.summary,
+        rank=rank,
+        host=host,
+        because=tuple(because),
+        evidence=_evidence_lines(match),
+        values={k: _number(v) for k, v in match.values.items()},
+        explains=consequences,
+        advice=pitfall.advice,
+    )
+
+
+def _ranks(match: Match) -> set[int]:
+    return {p.hit.rank for p in match.places if p.hit.rank is not None}
+
+
+def _culprit(match: Match, evidences: Sequence[Evidence]) -> tuple[int | None, str | None]:
+    """The rank and host that the match points at: by its facts, its words, its first line."""
+    for fact in match.facts:
+        if fact.rank is not None:
+            return fact.rank, fact.host
+    named = match.values.get("rank")
+    first = _earliest(match)
+    host = first.hit.host if first else None
+    if named is not None and named.isdigit():
+        return int(named), host
+    if first is not None and first.hit.rank is not None:
+        return first.hit.rank, host
+    if first is not None:
+        for evidence in evidences[first.text_index : first.text_index + 1]:
+            for traceback in evidence.tracebacks:
+                if traceback.line <= first.hit.line <= traceback.end_line + 3 and traceback.rank is not None:
+                    return traceback.rank, traceback.host or host
+            for ending in evidence.exits:
+                if ending.is_first and ending.rank is not None:
+                    return ending.rank, ending.host or host
+    for evidence in evidences:
+        if len(evidence.ranks) == 1 and len(evidences) == 1:
+            return evidence.ranks[0], host
+    return None, host
+
+
+def _earliest(match: Match) -> object:
+    timed = [p for p in match.places if p.hit.time is not None and p.hit.rank is not None]
+    if timed and len({p.text_index for p in match.places}) > 1:
+        return min(timed, key=lambda p: p.hit.time or 0.0)
+    ranked = [p for p in match.places if p.hit.rank is not None]
+    return ranked[0] if ranked and match.first and match.first.hit.rank is None else match.first
+
+
+def _evidence_lines(match: Match) -> tuple[EvidenceLine, ...]:
+    lines = [
+        EvidenceLine(p.hit.line, p.hit.end_line or p.hit.line, p.hit.text, p.text_index)
+        for p in match.places
+    ]
+    lines += [line for fact in match.facts for line in fact.evidence]
+    unique = {(e.text_index, e.line): e for e in lines}
+    ordered = [unique[key] for key in sorted(unique)]
+    return tuple(ordered[:12])
+
+
+def _number(text: str) -> str | int | float:
+    if re.fullmatch(r"-?\d{1,18}", text):
+        return int(text)
+    return text
+
+
+def _with_explains(diagnosis: Diagnosis, slugs: tuple[str, ...]) -> Diagnosis:
+    import dataclasses
+
+    return dataclasses.replace(diagnosis, explains=slugs)
+
+
+# --------------------------------------------------------------- nothing known: the exception
+
+
+def _uncaught(
+    catalog: Catalog, evidences: Sequence[Evidence], matches: Sequence[Match]
+) -> Diagnosis | None:
+    """The first uncaught exception that no entry speaks of, with its deepest own frame."""
+    pitfall = catalog.get(FALLBACK)
+    if pitfall is None:
+        return None
+    for index, evidence in enumerate(evidences):
+        spoken = _spoken_lines(index, matches)
+        for traceback in evidence.tracebacks:
+            if not _is_failure(traceback, evidence):
+                continue
+            if any(traceback.line <= line <= traceback.end_line + 1 for line in spoken):
+                continue
+            return _exception_diagnosis(pitfall, index, traceback)
+    return None
+
+
+def _spoken_lines(index: int, matches: Sequence[Match]) -> set[int]:
+    return {
+        place.hit.line
+        for match in matches
+        if match.strength != "hint" or match.pitfall.role == "symptom"
+        for place in match.places
+        if place.text_index == index
+    }
+
+
+def _is_failure(traceback: Traceback, evidence: Evidence) -> bool:
+    if not traceback.exception or traceback.warning or _WRAPPERS.search(traceback.exception):
+        return False
+    if not traceback.frames and traceback.exception.count(".") == 0 and not traceback.message:
+        return False
+    return not _went_on(traceback, evidence)
+
+
+def _went_on(traceback: Traceback, evidence: Evidence) -> bool:
+    """Whether the same rank's counters rose by several steps after the exception."""
+    last: dict[tuple[str, int | None], int] = {}
+    advanced = 0
+    for progress in evidence.progress:
+        if progress.rank != traceback.rank:
+            continue
+        key = (progress.name, progress.total)
+        if progress.line > traceback.end_line and key in last and progress.done > last[key]:
+            advanced += 1
+        last[key] = max(progress.done, last.get(key, progress.done))
+    return advanced >= 3
+
+
+def _exception_diagnosis(pitfall: Pitfall, index: int, traceback: Traceback) -> Diagnosis:
+    message = traceback.message.split("\n")[0][:300]
+    what = f"{traceback.exception}: {message}" if message else traceback.exception
+    because = [f"uncaught {what}"]
+    values: dict[str, str | int | float] = {"exception": traceback.exception, "message": message}
+    culprit = traceback.culprit
+    if culprit is not None:
+        where = f"{culprit.path}:{culprit.line}" if culprit.line else culprit.path
+        because.append(f"raised under {culprit.function or 'the module'} at {where}")
+        values |= {"path": culprit.path, "function": culprit.function}
+        if culprit.line is not None:
+            values["line"] = culprit.line
+    line = EvidenceLine(traceback.line, traceback.end_line, what, index)
+    return Diagnosis(
+        slug=pitfall.slug,
+        role=pitfall.role,
+        confidence="strong" if traceback.frames else "hint",
+        sentence=f"The program stopped with {what}",
+        rank=traceback.rank,
+        host=traceback.host,
+        because=tuple(because),
+        evidence=(line,),
+        values=values,
+        advice=pitfall.advice,
+    )
+
+
+# ------------------------------------------------------------------------------- the verdict
+
+_SETTLE = (
+    "py-spy dump --pid PID   # on every rank, or: gdb -p PID -batch -ex 'thread apply all bt'",
+    "dmesg -T | grep -iE 'xid|oom|killed process|nvrm'",
+    "NCCL_DEBUG=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun ...   # run again, keep every rank's log",
+)
+_SERIOUS = re.compile(
+    r"(?:\bERROR\b|\bFATAL\b|\bCRITICAL\b|\b\w*Error\b: |\bException\b: |\bterminate called\b|"
+    r"\bcore dumped\b|\bKilled\b|\baborting\b)"
+)
+
+
+def _verdict(
+    catalog: Catalog,
+    evidences: Sequence[Evidence],
+    diagnoses: Sequence[Diagnosis],
+    matches: Sequence[Match],
+) -> Verdict:
+    first = diagnoses[0] if diagnoses else None
+    if first is not None and first.role == "root" and first.confidence != "hint":
+        kind, sentence = "named", first.sentence
+    elif first is not None or _shows_failure(evidences):
+        kind = "undetermined"
+        sentence = _undetermined_sentence(first)
+    else:
+        kind, sentence = "clean", "No failure in this text."
+    return Verdict(
+        kind=kind,
+        sentence=sentence,
+        diagnoses=tuple(diagnoses),
+        next=_next(catalog, kind, diagnoses),
+        lines=sum(e.lines for e in evidences),
+        bytes=sum(e.bytes for e in evidences),
+        catalog=catalog.version,
+        fingerprint=fingerprint(
+            [first.slug] if first else [],
+            [line.text for line in first.evidence[:1]] if first else _error_texts(evidences),
+        ),
+    )
+
+
+def _undetermined_sentence(first: Diagnosis | None) -> str:
+    if first is None:
+        return "Something failed, but this text does not show what."
+    if first.role == "symptom":
+        return f"{first.sentence.rstrip('.')}. What caused it is not determinable from this text."
+    return f"Possibly: {first.sentence[:1].lower()}{first.sentence[1:]}"
+
+
+def _shows_failure(evidences: Sequence[Evidence]) -> bool:
+    for evidence in evidences:
+        if any(e.exit_code or e.signal for e in evidence.exits):
+            return True
+        if any(_is_failure(t, evidence) for t in evidence.tracebacks):
+            return True
+        if any(
+            (h.rank is None or h.rank >= 0) and not h.handled and not h.warning and _SERIOUS.search(h.text)
+            for h in evidence.errors
+        ):
+            return True
+        if evidence.stacks:
+            return True
+    return False
+
+
+def _error_texts(evidences: Sequence[Evidence]) -> list[str]:
+    return [h.text for evidence in evidences for h in evidence.errors[:3]]
+
+
+def _next(catalog: Catalog, kind: str, diagnoses: Sequence[Diagnosis]) -> tuple[str, ...]:
+    """Commands: the first answer's own; for an undetermined one those of all that remain possible."""
+    if kind == "clean":
+        return ()
+    commands: dict[str, None] = {}
+    wanted = diagnoses[:1] if kind == "named" else diagnoses[:3]
+    for diagnosis in wanted:
+        pitfall = catalog.get(diagnosis.slug)
+        for command in pitfall.confirm if pitfall else ():
+            commands.setdefault(command)
+    if kind == "undetermined":
+        for command in _SETTLE:
+            commands.setdefault(command)
+    return tuple(commands)[:8]

@@ -1,0 +1,208 @@
+"""Step 4: signatures × (hits, facts) → Match."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kb.catalog import Catalog, Pitfall, Signature
+from triage.engine.evidence import Evidence, Hit
+from triage.engine.facts import Fact, Facts
+
+_ORDER = {"conclusive": 0, "strong": 1, "hint": 2}
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A hit and the number of the text it stands in."""
+
+    text_index: int
+    hit: Hit
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A pitfall that one of its signatures recognises, with what the signature rests on.
+
+    `recovered` says that the run went on after every one of the hits.
+    """
+
+    pitfall: Pitfall
+    strength: str
+    places: tuple[Place, ...]
+    facts: tuple[Fact, ...]
+    because: tuple[str, ...]
+    values: Mapping[str, str]
+    recovered: bool = False
+
+    @property
+    def first(self) -> Place | None:
+        """The earliest hit in the order of the texts."""
+        return self.places[0] if self.places else None
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """(text, line) of the earliest evidence; facts count by their own lines."""
+        spots = [(p.text_index, p.hit.line) for p in self.places]
+        spots += [(e.text_index, e.line) for fact in self.facts for e in fact.evidence]
+        return min(spots, default=(1 << 30, 1 << 30))
+
+    @property
+    def time(self) -> float | None:
+        """The earliest moment that a stamped hit names."""
+        return min((p.hit.time for p in self.places if p.hit.time is not None), default=None)
+
+
+class _Hits:
+    """Hits of all texts by pattern, with the question whether a run went on after one."""
+
+    def __init__(self, evidences: Sequence[Evidence]) -> None:
+        self._evidences = evidences
+        self._by_pattern: dict[str, list[Place]] = defaultdict(list)
+        for index, evidence in enumerate(evidences):
+            for hit in evidence.hits:
+                self._by_pattern[hit.pattern].append(Place(index, hit))
+
+    def of(self, pattern: str, *, in_warnings: bool) -> list[Place]:
+        """Hits that count as events, earliest first."""
+        places = self._by_pattern.get(pattern, [])
+        if in_warnings:
+            return [p for p in places if not p.hit.mention]
+        return [p for p in places if not (p.hit.mention or p.hit.warning or p.hit.handled)]
+
+    def any_of(self, pattern: str) -> bool:
+        """Whether the pattern occurs at all, as an event or a warning."""
+        return any(not p.hit.mention for p in self._by_pattern.get(pattern, []))
+
+    def is_recovered(self, place: Place) -> bool:
+        """Whether the same rank's counters went on by several steps after the hit."""
+        steps: dict[tuple[str, int | None], int] = {}
+        advanced: dict[tuple[str, int | None], int] = defaultdict(int)
+        for progress in self._evidences[place.text_index].progress:
+            if progress.rank != place.hit.rank:
+                continue
+            key = (progress.name, progress.total)
+            last = steps.get(key)
+            if progress.line > place.hit.line and (last is None or progress.done > last):
+                advanced[key] += 1
+            if last is None or progress.done > last:
+                steps[key] = progress.done
+        return max(advanced.values(), default=0) >= 3
+
+
+def match(catalog: Catalog, evidences: Sequence[Evidence], facts: Facts) -> list[Match]:
+    """For each pitfall its best Match, in the order of the catalog."""
+    hits = _Hits(evidences)
+    matches = []
+    for pitfall in catalog.active:
+        found = [
+            m for s in pitfall.signatures if (m := _match_signature(pitfall, s, hits, facts))
+        ]
+        if found:
+            matches.append(_merge(found))
+    return matches
+
+
+def _merge(found: Sequence[Match]) -> Match:
+    """The strongest of a pitfall's matches, with the evidence of the others behind its own."""
+    best = min(found, key=lambda m: (m.recovered, _ORDER[m.strength]))
+    others = [m for m in found if m is not best and m.recovered == best.recovered]
+    places = {(p.text_index, p.hit.line): p for m in (best, *others) for p in m.places}
+    values = dict(best.values)
+    for other in others:
+        for key, value in other.values.items():
+            values.setdefault(key, value)
+    because = dict.fromkeys(best.because)
+    if not because:
+        because = dict.fromkeys(reason for other in others for reason in other.because)
+    return Match(
+        pitfall=best.pitfall,
+        strength=best.strength,
+        places=tuple(places[key] for key in sorted(places)),
+        facts=tuple({f.name: f for m in (best, *others) for f in m.facts}.values()),
+        because=tuple(because),
+        values=values,
+        recovered=best.recovered,
+    )
+
+
+def _match_signature(
+    pitfall: Pitfall, signature: Signature, hits: _Hits, facts: Facts
+) -> Match | None:
+    shown: list[Fact] = []
+    for name in signature.facts:
+        fact = facts.get(name)
+        if fact is None:
+            return None
+        shown.append(fact)
+    if any(hits.any_of(pattern) for pattern in signature.none):
+        return None
+    wanted = [hits.of(p, in_warnings=signature.in_warnings) for p in signature.all]
+    if not all(wanted):
+        return None
+    choices = [p for t in signature.any for p in hits.of(t, in_warnings=signature.in_warnings)]
+    if signature.any:
+        if not choices:
+            return None
+        wanted.append(sorted(choices, key=lambda p: (p.text_index, p.hit.line)))
+    if signature.within_lines is not None and len(wanted) > 1:
+        wanted = _close_together(wanted, signature.within_lines)
+        if not wanted:
+            return None
+    places = [p for group in wanted for p in group]
+    recovered = False
+    if places and not signature.in_warnings:
+        lasting = [p for p in places if not hits.is_recovered(p)]
+        recovered = not lasting
+        places = lasting or places
+    places.sort(key=lambda p: (p.text_index, p.hit.line))
+    values: dict[str, str] = {}
+    for fact in shown:
+        values.update(fact.values)
+    for place in places:
+        for key, value in place.hit.values.items():
+            values.setdefault(key, value)
+    return Match(
+        pitfall=pitfall,
+        strength=signature.strength,
+        places=tuple(places),
+        facts=tuple(shown),
+        because=_reasons(signature, shown, values),
+        values=values,
+        recovered=recovered,
+    )
+
+
+def _close_together(wanted: list[list[Place]], within_lines: int) -> list[list[Place]]:
+    """The groups without the places that no place of every other group stands near."""
+    anchor = min(wanted, key=len)
+    kept = []
+    for place in anchor:
+        near = [
+            [
+                p
+                for p in group
+                if p.text_index == place.text_index
+                and abs(p.hit.line - place.hit.line) <= within_lines
+            ]
+            for group in wanted
+        ]
+        if all(near):
+            kept.append(near)
+    if not kept:
+        return []
+    return [[p for near in kept for p in near[i]] for i in range(len(wanted))]
+
+
+def _reasons(
+    signature: Signature, facts: Sequence[Fact], values: Mapping[str, str]
+) -> tuple[str, ...]:
+    reasons = [fact.because for fact in facts]
+    if signature.because:
+        names = _PLACEHOLDER.findall(signature.because)
+        if all(name in values for name in names):
+            reasons.insert(0, _PLACEHOLDER.sub(lambda m: values[m[1]].strip(), signature.because))
+    return tuple(dict.fromkeys(reasons))
