@@ -7,6 +7,8 @@ import warnings
 
 from django.core.asgi import get_asgi_application
 
+from triage.config.serving import refuse_ephemeral_key
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "triage.config.settings")
 
 # Whitenoise hands each static file over as a synchronous stream. Django reads such a stream in one
@@ -15,4 +17,5 @@ warnings.filterwarnings(
     "ignore", message="StreamingHttpResponse must consume synchronous iterators"
 )
 
+refuse_ephemeral_key()
 application = get_asgi_application()

@@ -161,7 +161,7 @@ AXES_HTTP_RESPONSE_CODE = 429
 AXES_VERBOSE = False
 
 # A sign-in link is used from the terminal it was printed on; an hour covers a slow start.
-SIGN_IN_LINK_LIFETIME_S = 3_600
+PASSWORD_RESET_TIMEOUT = 3_600
 
 # -- Database, cache, queue -----------------------------------------------------------------------
 
@@ -195,9 +195,7 @@ else:
 CELERY_TASK_ALWAYS_EAGER = not REDIS_URL
 CELERY_TASK_EAGER_PROPAGATES = True
 # kombu names a Redis behind a Unix socket by another scheme than redis-py does.
-CELERY_BROKER_URL = (
-    REDIS_URL.replace("unix://", "redis+socket://", 1) if REDIS_URL else "memory://"
-)
+CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1) if REDIS_URL else "memory://"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 # A message unacknowledged for this long goes to another worker. Longer than any task may run; the
 # sweep finds the work of a killed worker much sooner.
@@ -233,7 +231,7 @@ PITSTOP_MAX_PASTE_BYTES = 10 * 2**20
 PITSTOP_MAX_UPLOAD_BYTES = _number("PITSTOP_MAX_UPLOAD_BYTES", 5 * 2**30)
 # One text a rank for the largest jobs seen.
 PITSTOP_MAX_TEXTS = 4_096
-# No message is longer; a longer line is base64 or a dumped tensor. The rest is skipped, and said so.
+# No message is longer; a longer line is base64 or a dumped tensor: its rest is skipped.
 PITSTOP_MAX_LINE_BYTES = 64 * 2**10
 # Logs shrink 10 to 60 times. Beyond this it is a bomb.
 PITSTOP_MAX_DECOMPRESSION_RATIO = 200
@@ -301,5 +299,8 @@ LOGGING = {
         "django.server": {"handlers": [], "propagate": True},
         # Every refused request is in the request log already, with its status.
         "django.request": {"level": "ERROR"},
+        # A task says what it did when it ends; that it was sent and received goes without saying.
+        "celery.beat": {"level": "WARNING"},
+        "celery.worker.strategy": {"level": "WARNING"},
     },
 }
