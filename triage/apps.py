@@ -11,3 +11,7 @@ class TriageConfig(AppConfig):
     name = "triage"
     default_auto_field = "django.db.models.BigAutoField"
     verbose_name = "Triage"
+
+    def ready(self) -> None:
+        """Registers the tasks in every process, so that all of them can enqueue by name."""
+        from triage import tasks  # noqa: F401, PLC0415 (models must be loaded first)

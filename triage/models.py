@@ -86,6 +86,10 @@ class Incident(models.Model):
     def __str__(self) -> str:
         return self.reference
 
+    def get_absolute_url(self) -> str:
+        """The address of its page."""
+        return reverse("triage:incident", args=[self.reference])
+
     @property
     def reference(self) -> str:
         """The name people use for it, such as `INC-123`."""
@@ -96,10 +100,6 @@ class Incident(models.Model):
         """The primary key in `INC-123`, `inc-123` or `123`; None for anything else."""
         found = _REFERENCE.match(reference.strip())
         return int(found[1]) if found else None
-
-    def get_absolute_url(self) -> str:
-        """The address of its page."""
-        return reverse("triage:incident", args=[self.reference])
 
     @property
     def is_settled(self) -> bool:
@@ -215,6 +215,7 @@ class Finding(models.Model):
     role = models.CharField(max_length=12)
     confidence = models.CharField(max_length=20)
     rank = models.IntegerField(null=True, blank=True)
+    host = models.CharField(max_length=255, blank=True, default="")
     because = models.JSONField(default=list, blank=True)
     evidence = models.JSONField(default=list, blank=True)
     values = models.JSONField(default=dict, blank=True)

@@ -47,12 +47,9 @@ class IncidentQuerySet(models.QuerySet):
 
     def owed_diagnosis(self, now: datetime) -> Self:
         """With newer evidence than diagnosis, no text left to scan, and nobody at work on it."""
-        from triage.models import Submission  # models import this module
-
-        pending = Submission.objects.filter(incident=models.OuterRef("pk"), state__in=PENDING_SCAN)
         return self.filter(
             _lease_is_free(now), evidence_revision__gt=F("diagnosed_revision")
-        ).filter(~models.Exists(pending))
+        ).exclude(submissions__state__in=PENDING_SCAN)
 
 
 class SubmissionQuerySet(models.QuerySet):

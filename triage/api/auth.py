@@ -1,0 +1,47 @@
+"""Who asks: `Authorization: Bearer TOKEN`, and whether the token's scope suffices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.http import HttpRequest
+from ninja.security import HttpBearer
+
+from triage.api.problems import Problem
+from triage.models import ApiToken
+from triage.services import tokens
+
+
+class TokenAuth(HttpBearer):
+    """Lets tokens of at least this scope pass; the token is then `request.auth`."""
+
+    # One name in the OpenAPI document for all scopes.
+    openapi_name = "token"
+
+    def __init__(self, scope: str) -> None:
+        super().__init__()
+        self.scope = scope
+
+    def authenticate(self, request: HttpRequest, token: str) -> ApiToken | None:
+        """The token's row; None (401) if there is none. Raises Problem (403) for its scope."""
+        found = tokens.find_token(token)
+        if found is not None and not tokens.may(found, self.scope):
+            raise Problem(
+                403,
+                "scope-too-small",
+                f"This token has the scope {found.scope}.",
+                hint=f"The request needs {self.scope}: "
+                f"`manage.py token NAME --scope {self.scope}` makes such a token.",
+            )
+        return found
+
+
+class AsyncTokenAuth(TokenAuth):
+    """The same for endpoints that wait: the look-up must not run on the event loop."""
+
+    is_async = True
+
+    def __call__(self, request: HttpRequest) -> Any:
+        """A coroutine for TokenAuth's answer."""
+        return sync_to_async(super().__call__)(request)

@@ -1,0 +1,253 @@
+"""Version 1 of the API: one short function an endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Annotated, Any
+
+from asgiref.sync import sync_to_async
+from django.http import HttpRequest, HttpResponse
+from ninja import NinjaAPI, Query
+from ninja.openapi.views import openapi_view
+from pydantic import Field
+
+from triage.api import answers, schemas
+from triage.api.auth import AsyncTokenAuth, TokenAuth
+from triage.api.bodies import openapi_body, read_body
+from triage.api.problems import Problem, handle_problems
+from triage.models import ApiToken, Incident, Submission
+from triage.services import incidents, intake, texts, tokens
+
+_DESCRIPTION = """
+Send the log of a failed or hung PyTorch run, read what went wrong.
+
+Every request carries `Authorization: Bearer TOKEN`; `manage.py token NAME --scope SCOPE` makes a
+token. Scopes, each with all that the former may do: **submit** sends texts and reads the incidents
+that this token sent texts to; **read** reads everything; **write** changes and destroys; **admin**
+lists and revokes tokens. Errors are RFC 9457 problem documents with a `hint`.
+"""
+# Longer waits meet the timeouts of proxies.
+_LONGEST_WAIT_S = 30.0
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 1.0
+
+api = NinjaAPI(
+    title="Pitstop",
+    version="1.0.0",
+    description=_DESCRIPTION,
+    docs_url=None,
+    openapi_url="/openapi.json",
+    urls_namespace="api",
+)
+handle_problems(api)
+
+
+def docs(request: HttpRequest) -> HttpResponse:
+    """The page that describes the API, with Swagger UI from this site's own static files."""
+    return openapi_view(request, api)
+
+
+@api.post(
+    "/incidents",
+    auth=TokenAuth("submit"),
+    response={202: schemas.ReceivedOut},
+    openapi_extra=openapi_body(),
+    summary="Send texts",
+)
+def send_texts(request: HttpRequest) -> tuple[int, dict[str, Any]]:
+    """Takes one text or several and answers at once; the diagnosis follows.
+
+    Texts of the same `job.id` and `job.attempt` join one incident. The same text sent twice is one.
+    Secrets are replaced before anything is stored.
+    """
+    return 202, _receive(request)
+
+
+@api.post(
+    "/incidents/{reference}/texts",
+    auth=TokenAuth("submit"),
+    response={202: schemas.ReceivedOut},
+    openapi_extra=openapi_body(),
+    summary="Add texts to an incident",
+)
+def add_texts(request: HttpRequest, reference: str) -> tuple[int, dict[str, Any]]:
+    """Adds what was asked for, such as the output of the commands in `next`."""
+    return 202, _receive(request, incident=_visible(request, reference))
+
+
+@api.get(
+    "/incidents",
+    auth=TokenAuth("read"),
+    response=schemas.IncidentListOut,
+    summary="List incidents",
+)
+def list_incidents(request: HttpRequest, wanted: Query[schemas.IncidentFilter]) -> dict[str, Any]:
+    """Newest first. `cursor` is the `next` of the page before."""
+    found = Incident.objects.newest_first().with_answer()
+    if wanted.slug:
+        found = found.caused_by(wanted.slug)
+    for column in ("state", "verdict", "job_id"):
+        if value := getattr(wanted, column):
+            found = found.filter(**{column: value})
+    if wanted.cursor:
+        before = Incident.number_of(wanted.cursor)
+        if before is None:
+            raise Problem(422, "invalid-request", "The cursor is not one that a page gave.")
+        found = found.filter(pk__lt=before)
+    page = list(found[: wanted.limit + 1])
+    more = len(page) > wanted.limit
+    page = page[: wanted.limit]
+    return {
+        "incidents": [answers.row(request, incident) for incident in page],
+        "next": page[-1].reference if more else None,
+    }
+
+
+@api.get(
+    "/incidents/{reference}",
+    auth=AsyncTokenAuth("submit"),
+    response=schemas.IncidentOut,
+    summary="Read an incident",
+)
+async def read_incident(
+    request: HttpRequest,
+    reference: str,
+    wait: Annotated[
+        float, Field(ge=0, description="Seconds to wait for a diagnosis, up to 30.")
+    ] = 0,
+) -> dict[str, Any]:
+    """The incident with its answer. With `wait` the reply is held until it is diagnosed."""
+    incident = await sync_to_async(_visible)(request, reference)
+    until = time.monotonic() + min(wait, _LONGEST_WAIT_S)
+    pause_s = _FIRST_PAUSE_S
+    while not incident.is_settled and time.monotonic() < until:
+        await asyncio.sleep(min(pause_s, max(until - time.monotonic(), 0)))
+        pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
+        incident.state = await Incident.objects.values_list("state", flat=True).aget(pk=incident.pk)
+    return await sync_to_async(lambda: answers.whole(request, _visible(request, reference)))()
+
+
+@api.get(
+    "/incidents/{reference}/texts/{position}/lines",
+    auth=TokenAuth("submit"),
+    response=schemas.LinesOut,
+    summary="Read lines of a text",
+)
+def read_lines(
+    request: HttpRequest,
+    reference: str,
+    position: int,
+    first: Annotated[int, Query(ge=1)] = 1,
+    count: Annotated[int, Query(ge=1, le=1000)] = 200,
+) -> dict[str, Any]:
+    """Lines of a stored text from `first` on, secrets replaced."""
+    submission = _text(_visible(request, reference), position)
+    try:
+        lines = texts.read_lines(submission, first, count)
+    except FileNotFoundError:
+        raise Problem(410, "text-gone", "This text is no longer kept.") from None
+    return {
+        "lines": [{"line": x.number, "text": x.text, "is_cut": x.is_cut} for x in lines],
+        "line_count": submission.line_count,
+    }
+
+
+@api.get(
+    "/incidents/{reference}/log-book",
+    auth=TokenAuth("read"),
+    response=list[schemas.LogBookEntryOut],
+    summary="Read the log book",
+)
+def read_log_book(request: HttpRequest, reference: str) -> list[dict[str, Any]]:
+    """What was done about the incident, oldest first."""
+    entries = _visible(request, reference).log_book.select_related("who")
+    return [
+        {
+            "kind": entry.kind,
+            "who": entry.who.get_username() if entry.who else "",
+            "at": entry.at,
+            "data": entry.data,
+        }
+        for entry in entries
+    ]
+
+
+@api.delete(
+    "/incidents/{reference}/texts",
+    auth=TokenAuth("write"),
+    response=schemas.DestroyedOut,
+    summary="Destroy the texts of an incident",
+)
+def destroy_texts(request: HttpRequest, reference: str) -> dict[str, int]:
+    """Destroys all its texts and whatever quotes them, for a wrong paste or a secret."""
+    incident = _visible(request, reference)
+    return {"destroyed": incidents.destroy_texts(incident, _token(request).owner)}
+
+
+@api.delete(
+    "/incidents/{reference}/texts/{position}",
+    auth=TokenAuth("write"),
+    response=schemas.DestroyedOut,
+    summary="Destroy one text",
+)
+def destroy_text(request: HttpRequest, reference: str, position: int) -> dict[str, int]:
+    """Destroys this text; the incident is diagnosed again from what is left."""
+    incident = _visible(request, reference)
+    _text(incident, position)
+    who = _token(request).owner
+    return {"destroyed": incidents.destroy_texts(incident, who, positions=[position])}
+
+
+@api.get(
+    "/tokens", auth=TokenAuth("admin"), response=list[schemas.TokenOut], summary="List API tokens"
+)
+def list_tokens(request: HttpRequest) -> list[dict[str, Any]]:
+    """All tokens, without their keys, which are not kept."""
+    return [
+        answers.token(token) for token in ApiToken.objects.select_related("owner").order_by("pk")
+    ]
+
+
+@api.delete(
+    "/tokens/{token_id}", auth=TokenAuth("admin"), response={204: None}, summary="Revoke a token"
+)
+def revoke_token(request: HttpRequest, token_id: int) -> tuple[int, None]:
+    """Ends the token's life now."""
+    token = ApiToken.objects.filter(pk=token_id).first()
+    if token is None:
+        raise Problem(404, "not-found", "There is no such token.")
+    tokens.revoke(token)
+    return 204, None
+
+
+def _receive(request: HttpRequest, incident: Incident | None = None) -> dict[str, Any]:
+    sent = read_body(request)
+    token = _token(request)
+    received = intake.receive(
+        sent.texts, who=token.owner, job=sent.job, token=token, incident=incident, title=sent.title
+    )
+    return answers.received(request, received)
+
+
+def _token(request: HttpRequest) -> ApiToken:
+    token: ApiToken = request.auth  # type: ignore[attr-defined]  # set by TokenAuth
+    return token
+
+
+def _visible(request: HttpRequest, reference: str) -> Incident:
+    """The incident, if this token may read it; one that it may not read is as good as none."""
+    incident = incidents.by_reference(reference)
+    token = _token(request)
+    if incident is not None and (
+        tokens.may(token, "read") or incident.submissions.filter(token=token).exists()
+    ):
+        return incident
+    raise Problem(404, "not-found", f"There is no incident {reference} that this token may read.")
+
+
+def _text(incident: Incident, position: int) -> Submission:
+    text = incident.submissions.defer("evidence").filter(position=position).first()
+    if text is None:
+        raise Problem(404, "not-found", f"{incident.reference} has no text T{position}.")
+    return text

@@ -1,0 +1,84 @@
+"""What people do with an incident as a whole: look it up, destroy its texts."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
+from django.db.models import F
+
+from triage.models import Incident, Submission
+from triage.services import log_book, queue
+from triage.services.texts import delete_stored
+
+
+def by_reference(reference: str) -> Incident | None:
+    """The incident that `INC-123` or `123` names, with its answer loaded; None if there is none."""
+    number = Incident.number_of(reference)
+    if number is None:
+        return None
+    return Incident.objects.with_answer().filter(pk=number).first()
+
+
+def destroy_texts(
+    incident: Incident,
+    who: AbstractBaseUser | None = None,
+    *,
+    positions: list[int] | None = None,
+    reason: str = "",
+) -> int:
+    """Destroys these texts of the incident (all, unless `positions` says which); returns how many.
+
+    Whatever quotes them goes with them: stored text, evidence, diagnoses with their lines. A scan
+    or diagnosis at work on them drops what it finds. The rest of the incident is diagnosed again;
+    with no text left it is `destroyed`. The log book keeps who did it, and when.
+    """
+    with transaction.atomic():
+        # Takes the row's lock: no text joins and no diagnosis is stored meanwhile.
+        Incident.objects.filter(pk=incident.pk).update(
+            evidence_revision=F("evidence_revision") + 1, lease_owner="", lease_until=None
+        )
+        doomed = incident.submissions.exclude(state=Submission.State.DESTROYED)
+        if positions is not None:
+            doomed = doomed.filter(position__in=positions)
+        rows = list(doomed.values_list("pk", "position", "stored_at"))
+        if not rows:
+            transaction.set_rollback(True)
+            return 0
+        Submission.objects.filter(pk__in=[pk for pk, _, _ in rows]).update(
+            state=Submission.State.DESTROYED,
+            name="",
+            sha256="",
+            stored_at="",
+            line_index=[],
+            evidence=None,
+            error="",
+            lease_owner="",
+            lease_until=None,
+        )
+        incident.diagnoses.all().delete()
+        incident.refresh_from_db()
+        incident.current_diagnosis = None
+        incident.verdict = ""
+        incident.diagnosed_at = None
+        incident.intake_key = None
+        incident.error = ""
+        left = incident.submissions.exclude(state=Submission.State.DESTROYED)
+        if not left.exists():
+            incident.state = Incident.State.DESTROYED
+            incident.title = ""
+            incident.diagnosed_revision = incident.evidence_revision
+        elif left.pending().exists():
+            incident.state = Incident.State.SCANNING
+        else:
+            incident.state = Incident.State.DIAGNOSING
+            queue.enqueue(queue.DIAGNOSE_INCIDENT, incident.pk)
+        incident.save()
+        log_book.write(
+            incident,
+            log_book.DESTROYED,
+            {"texts": [position for _, position, _ in rows], "reason": reason},
+            who=who,
+        )
+        for _, _, stored_at in rows:
+            transaction.on_commit(lambda name=stored_at: delete_stored(name))
+    return len(rows)

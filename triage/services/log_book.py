@@ -1,0 +1,29 @@
+"""The one writer of LogBookEntry: append-only rows of kind, who, when and data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.utils import timezone
+
+from triage.models import Incident, LogBookEntry
+
+RECEIVED = "received"
+SCANNED = "scanned"
+DIAGNOSED = "diagnosed"
+DESTROYED = "destroyed"
+
+
+def write(
+    incident: Incident,
+    kind: str,
+    data: Mapping[str, Any],
+    *,
+    who: AbstractBaseUser | None = None,
+) -> LogBookEntry:
+    """Adds a row, now. Call it inside the transaction that does what the row tells."""
+    return LogBookEntry.objects.create(
+        incident=incident, kind=kind, data=dict(data), who=who, at=timezone.now()
+    )

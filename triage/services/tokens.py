@@ -1,0 +1,77 @@
+"""API tokens: made, looked up by their hash, revoked.
+
+Scopes, each with all that the former may do:
+
+- `submit`: send texts, and read the incidents to which this token has sent a text. For schedulers
+  and jobs: a key that lies on every compute node opens nobody else's logs.
+- `read`: list and read all incidents, their texts and log books.
+- `write`: change incidents, destroy texts.
+- `admin`: what concerns the site, such as the list of tokens and revoking one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from datetime import datetime, timedelta
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.utils import timezone
+
+from triage.models import ApiToken
+
+SCOPES: tuple[str, ...] = tuple(ApiToken.Scope.values)
+#: Says what the key is for to whoever finds it in a log, and to secret scanners.
+KEY_PREFIX = "pit_"
+_KEY_BYTES = 32
+_SHOWN_CHARACTERS = 10
+# `last_used_at` answers "is it still in use?"; a write a request would cost more than it tells.
+_USE_NOTED_EVERY = timedelta(minutes=1)
+
+
+def make_token(
+    name: str,
+    scope: str,
+    *,
+    owner: AbstractBaseUser | None = None,
+    expires_at: datetime | None = None,
+) -> tuple[ApiToken, str]:
+    """A new token and its key, which is kept nowhere else. Raises ValueError for no such scope."""
+    if scope not in SCOPES:
+        raise ValueError(f"no such scope: {scope!r}; there are {', '.join(SCOPES)}")
+    key = KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
+    token = ApiToken.objects.create(
+        name=name,
+        scope=scope,
+        owner=owner,
+        expires_at=expires_at,
+        key_hash=_hash(key),
+        prefix=key[:_SHOWN_CHARACTERS],
+    )
+    return token, key
+
+
+def find_token(key: str) -> ApiToken | None:
+    """The token of this key if it may be used now, its use noted; else None."""
+    now = timezone.now()
+    # A random key of 256 bits needs no salt and no slow hash: it cannot be guessed from either.
+    token = ApiToken.objects.usable(now).select_related("owner").filter(key_hash=_hash(key)).first()
+    if token is None or (token.owner is not None and not token.owner.is_active):
+        return None
+    if token.last_used_at is None or now - token.last_used_at > _USE_NOTED_EVERY:
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+    return token
+
+
+def may(token: ApiToken, scope: str) -> bool:
+    """Whether this token's scope includes `scope`."""
+    return SCOPES.index(token.scope) >= SCOPES.index(scope)
+
+
+def revoke(token: ApiToken) -> None:
+    """Ends the token's life now; revoking it again changes nothing."""
+    ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
+
+
+def _hash(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()

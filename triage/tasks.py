@@ -1,0 +1,45 @@
+"""What a worker runs, on one page: each task loads nothing and calls one function."""
+
+from __future__ import annotations
+
+from celery import shared_task
+from django.conf import settings
+
+from triage.services import diagnosis
+from triage.services import sweep as sweeping
+
+# Above the soft limit, which the task answers with a clear error, stands the hard one, which kills
+# its process: seconds for writing that error.
+_GRACE_S = 20
+
+
+@shared_task(
+    name="triage.tasks.scan_submission",
+    soft_time_limit=settings.PITSTOP_SCAN_LIMIT_S,
+    time_limit=settings.PITSTOP_SCAN_LIMIT_S + _GRACE_S,
+    acks_late=True,
+    reject_on_worker_lost=True,
+    ignore_result=True,
+)
+def scan_submission(submission_pk: int) -> None:
+    """Scans one text."""
+    diagnosis.scan_submission(submission_pk)
+
+
+@shared_task(
+    name="triage.tasks.diagnose_incident",
+    soft_time_limit=settings.PITSTOP_DIAGNOSE_LIMIT_S,
+    time_limit=settings.PITSTOP_DIAGNOSE_LIMIT_S + _GRACE_S,
+    acks_late=True,
+    reject_on_worker_lost=True,
+    ignore_result=True,
+)
+def diagnose_incident(incident_pk: int) -> None:
+    """Diagnoses one incident from all its evidence."""
+    diagnosis.diagnose_incident(incident_pk)
+
+
+@shared_task(name="triage.tasks.sweep", soft_time_limit=60, time_limit=80, ignore_result=True)
+def sweep() -> None:
+    """Queues again what is owed."""
+    sweeping.sweep()
