@@ -187,6 +187,8 @@ if REDIS_URL:
             "BACKEND": "django.core.cache.backends.redis.RedisCache",
             "LOCATION": REDIS_URL,
             "KEY_PREFIX": "pitstop",
+            # A Redis that accepts and never answers must not hold a page.
+            "OPTIONS": {"socket_timeout": 3},
         }
     }
 else:
@@ -199,7 +201,11 @@ CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1) if REDIS_
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 # A message unacknowledged for this long goes to another worker. Longer than any task may run; the
 # sweep finds the work of a killed worker much sooner.
-CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 900, "global_keyprefix": "pitstop:"}
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 900,
+    "global_keyprefix": "pitstop:",
+    "socket_connect_timeout": 3,
+}
 CELERY_TASK_DEFAULT_QUEUE = "triage"
 # The database is the truth, the queue a hint: no results are kept in Redis.
 CELERY_TASK_IGNORE_RESULT = True
