@@ -1,0 +1,13 @@
+"""Addresses of the knowledge base, below /pitfalls/."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from kb import views
+
+app_name = "kb"
+urlpatterns = [
+    path("", views.pitfall_list, name="pitfall-list"),
+    path("<slug:slug>/", views.pitfall, name="pitfall"),
+]

@@ -1,0 +1,344 @@
+"""An incident as its page tells it: rows of the database and the catalog's words, put together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
+
+from kb.catalog import Catalog, Pitfall
+from triage.models import Diagnosis, Finding, Incident, Submission
+from triage.pages.highlighting import highlight_lines
+from triage.pages.log_window import Span
+from triage.pages.wording import (
+    ADVICE,
+    CONFIDENCE,
+    STATES,
+    VERDICTS,
+    Wording,
+    count_in_words,
+    duration_in_words,
+    size_in_words,
+)
+
+#: Evidence lines listed for one finding; the log shows the rest.
+MAX_EVIDENCE_SHOWN = 6
+#: Rows of the table of texts.
+MAX_TEXTS_LISTED = 40
+#: Lines of one excerpt.
+MAX_EXCERPT_LINES = 12
+#: What begins with a capitalised word is a sentence; anything else is a command to copy.
+_SENTENCE = re.compile(r"[A-Z][a-z]+[ ,]|An? ")
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceLink:
+    """A line that a finding rests on, with the address that shows it in its place."""
+
+    span: Span
+    where: str
+    address: str
+    html: SafeString
+
+
+@dataclass(frozen=True, slots=True)
+class FindingCard:
+    """One finding in words; `pitfall` is None where the catalog no longer has the entry."""
+
+    slug: str
+    title: str
+    pitfall: Pitfall | None
+    role: str
+    confidence: Wording
+    rank: int | None
+    because: Sequence[str]
+    evidence: Sequence[EvidenceLink]
+    more_evidence: int
+    advice_key: str
+    advice: Wording
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something to do next: a command that can be copied, or a sentence."""
+
+    text: str
+    is_command: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TextRow:
+    """One text in the table of texts."""
+
+    label: str
+    name: str
+    line_count: int
+    size: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the scan is."""
+
+    read_bytes: int
+    total_bytes: int
+    findings: int
+    texts_read: int
+    texts: int
+
+    @property
+    def in_words(self) -> str:
+        """`12.1 MB of 80 MB read`, with texts where there are several."""
+        words = f"{size_in_words(self.read_bytes)} of {size_in_words(self.total_bytes)} read"
+        return f"{words}, {self.texts_read} of {self.texts} texts" if self.texts > 1 else words
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentPage:
+    """Everything that the incident's templates show."""
+
+    incident: Incident
+    submissions: Sequence[Submission]
+    diagnosis: Diagnosis | None
+    kind: str
+    heading: str
+    state: Wording
+    progress: Progress
+    answer: FindingCard | None = None
+    consequences: Sequence[FindingCard] = ()
+    others: Sequence[FindingCard] = ()
+    explained: Sequence[Pitfall] = ()
+    steps: Sequence[Step] = ()
+    reading: Sequence[str] = ()
+    evidence: Sequence[Span] = field(default_factory=tuple)
+
+    @property
+    def is_working(self) -> bool:
+        """Whether a worker still owes this page something."""
+        return self.kind == "working"
+
+    @property
+    def poll_after_ms(self) -> int:
+        """When the page asks again: soon at first, calmly when it takes long."""
+        age = timezone.now() - self.incident.updated_at
+        return 300 if age < timedelta(seconds=10) else 1_500
+
+    @property
+    def is_over_budget(self) -> bool:
+        """Whether a worker has been silent for so long that the reader should hear of it."""
+        return self.is_working and timezone.now() - self.incident.updated_at > timedelta(minutes=1)
+
+    @property
+    def job_in_words(self) -> str:
+        """`attempt 2 · 8 GPUs · slurm`; empty without a job."""
+        incident = self.incident
+        words = []
+        if incident.job_id:
+            words.append(f"job {incident.job_id}")
+        if incident.attempt:
+            words.append(f"attempt {incident.attempt}")
+        if incident.gpus:
+            words.append(count_in_words(incident.gpus, "GPU"))
+        if incident.scheduler:
+            words.append(incident.scheduler)
+        return " · ".join(words)
+
+    @property
+    def secrets_replaced(self) -> int:
+        """Secrets that were replaced in its texts before they were stored."""
+        return sum(submission.secrets_replaced for submission in self.submissions)
+
+    @property
+    def failed_texts(self) -> Sequence[Submission]:
+        """Texts that could not be read."""
+        return [s for s in self.submissions if s.state == Submission.State.FAILED]
+
+    @property
+    def listed_texts(self) -> list[TextRow]:
+        """The first texts, for a table."""
+        return [
+            TextRow(s.label, s.name, s.line_count, size_in_words(s.size_bytes), s.error)
+            for s in self.submissions[:MAX_TEXTS_LISTED]
+        ]
+
+    @property
+    def unlisted_texts(self) -> int:
+        """How many the table leaves out."""
+        return max(0, len(self.submissions) - MAX_TEXTS_LISTED)
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether any text is still kept."""
+        return any(submission.stored_at for submission in self.submissions)
+
+
+def build_page(incident: Incident, catalog: Catalog) -> IncidentPage:
+    """The page of an incident, at whatever point of its life it is."""
+    submissions = list(incident.submissions.light())
+    diagnosis = incident.current_diagnosis
+    findings = list(diagnosis.findings.all()) if diagnosis else []
+    writer = _CardWriter(incident, submissions, diagnosis, catalog)
+    cards = [writer.card(finding) for finding in findings]
+    answer = cards[0] if cards else None
+    explained = set(findings[0].explains) if findings else set()
+    consequences = [card for card in cards[1:] if card.slug in explained]
+    named = {card.slug for card in cards}
+    kind = _kind(incident)
+    return IncidentPage(
+        incident=incident,
+        submissions=submissions,
+        diagnosis=diagnosis,
+        kind=kind,
+        heading=_heading(kind, incident, diagnosis, answer),
+        state=STATES[incident.state],
+        progress=_progress(submissions),
+        answer=answer,
+        consequences=consequences,
+        others=[card for card in cards[1:] if card.slug not in explained],
+        explained=[p for slug in sorted(explained - named) if (p := catalog.get(slug))],
+        steps=_steps(diagnosis, answer),
+        reading=_reading(incident, submissions, diagnosis),
+        evidence=[link.span for card in cards for link in card.evidence]
+        + [span for finding in findings for span in writer.spans(finding)],
+    )
+
+
+class _CardWriter:
+    def __init__(
+        self,
+        incident: Incident,
+        submissions: Sequence[Submission],
+        diagnosis: Diagnosis | None,
+        catalog: Catalog,
+    ) -> None:
+        self.incident = incident
+        self.submissions = submissions
+        self.catalog = catalog
+        self.positions = list(diagnosis.texts) if diagnosis else []
+
+    def spans(self, finding: Finding) -> list[Span]:
+        """Where the finding's evidence stands, in the finding's order."""
+        return [
+            Span(
+                position=self._position(item.get("text_index", 0)),
+                line=item["line"],
+                end_line=item.get("end_line") or item["line"],
+                # Red is for the answer's own lines; all else is what came of it or beside it.
+                role=finding.role if finding.position == 0 else "symptom",
+            )
+            for item in finding.evidence
+        ]
+
+    def card(self, finding: Finding) -> FindingCard:
+        pitfall = self.catalog.get(finding.slug)
+        spans = self.spans(finding)
+        shown = list(zip(spans, finding.evidence, strict=True))[:MAX_EVIDENCE_SHOWN]
+        return FindingCard(
+            slug=finding.slug,
+            title=pitfall.title if pitfall else finding.slug.replace("-", " ").capitalize(),
+            pitfall=pitfall,
+            role=finding.role,
+            confidence=CONFIDENCE.get(finding.confidence, Wording(finding.confidence, "")),
+            rank=finding.rank,
+            because=finding.because,
+            evidence=[self._link(span, item.get("text", "")) for span, item in shown],
+            more_evidence=len(spans) - len(shown),
+            advice_key=finding.advice,
+            advice=ADVICE.get(finding.advice, Wording(finding.advice, "")),
+        )
+
+    def _position(self, text_index: int) -> int:
+        if text_index < len(self.positions):
+            return int(self.positions[text_index])
+        return text_index + 1
+
+    def _link(self, span: Span, text: str) -> EvidenceLink:
+        lines = highlight_lines(text.split("\n")[:MAX_EXCERPT_LINES])
+        where = (
+            f"line {span.line:,}".replace(",", "\u2009")
+            if span.line > 99_999
+            else f"line {span.line}"
+        )
+        return EvidenceLink(
+            span=span,
+            where=f"T{span.position} {where}" if len(self.submissions) > 1 else where,
+            address=line_address(self.incident, span.position, span.line),
+            html=format_html_join("\n", "{}", ((line,) for line in lines)),
+        )
+
+
+def line_address(incident: Incident, position: int, line: int) -> str:
+    """The link to one line: the query serves readers without scripts, the anchor everyone."""
+    page = reverse("triage:incident", args=[incident.reference])
+    return f"{page}?text={position}&line={line}#T{position}-L{line}"
+
+
+def _kind(incident: Incident) -> str:
+    """Which of the page's faces to show: working, failed, destroyed, or the verdict."""
+    if incident.state == Incident.State.DESTROYED:
+        return incident.verdict or "destroyed"
+    if incident.state == Incident.State.FAILED:
+        return "failed"
+    return incident.verdict if incident.state == Incident.State.DIAGNOSED else "working"
+
+
+def _heading(
+    kind: str, incident: Incident, diagnosis: Diagnosis | None, answer: FindingCard | None
+) -> str:
+    if kind == "working":
+        return STATES[incident.state].meaning
+    if kind in ("failed", "destroyed"):
+        return STATES[kind].meaning
+    if diagnosis is not None and diagnosis.sentence:
+        return diagnosis.sentence
+    if answer is not None and answer.pitfall is not None and kind == "named":
+        return answer.pitfall.summary
+    return VERDICTS[kind].meaning
+
+
+def _progress(submissions: Sequence[Submission]) -> Progress:
+    return Progress(
+        read_bytes=sum(
+            s.size_bytes
+            if s.state == Submission.State.SCANNED
+            else min(s.bytes_scanned, s.size_bytes)
+            for s in submissions
+        ),
+        total_bytes=sum(s.size_bytes for s in submissions),
+        findings=sum(s.findings_so_far for s in submissions),
+        texts_read=sum(not s.is_pending for s in submissions),
+        texts=len(submissions),
+    )
+
+
+def _steps(diagnosis: Diagnosis | None, answer: FindingCard | None) -> list[Step]:
+    texts = list(diagnosis.next) if diagnosis else []
+    if not texts and answer is not None and answer.pitfall is not None:
+        texts = list(answer.pitfall.confirm)
+    return [Step(text, _SENTENCE.match(text) is None) for text in dict.fromkeys(texts)]
+
+
+def _reading(
+    incident: Incident, submissions: Sequence[Submission], diagnosis: Diagnosis | None
+) -> list[str]:
+    """What was read, in words: texts, lines, size, and how long it took."""
+    lines = sum(s.line_count for s in submissions)
+    size_bytes = sum(s.size_bytes for s in submissions)
+    words = [count_in_words(lines, "line"), size_in_words(size_bytes)]
+    if len(submissions) > 1:
+        words.insert(0, count_in_words(len(submissions), "text"))
+    if diagnosis is not None:
+        taken = _between(incident.created_at, diagnosis.created_at)
+        words.append(f"diagnosed {duration_in_words(taken)} after it came in")
+    return words
+
+
+def _between(start: datetime, end: datetime) -> float:
+    return max(0.0, (end - start).total_seconds())

@@ -1,0 +1,42 @@
+"""Addresses of the pages about incidents."""
+
+from __future__ import annotations
+
+from django.urls import path, register_converter
+
+from triage.models import Incident
+from triage.pages import views
+
+
+class IncidentNumber:
+    """`INC-123`, in whatever case it was typed, as the number 123."""
+
+    regex = r"[Ii][Nn][Cc]-[0-9]{1,18}"
+
+    def to_python(self, value: str) -> int:
+        """The number in the reference."""
+        number = Incident.number_of(value)
+        if number is None:
+            raise ValueError(value)
+        return number
+
+    def to_url(self, value: int | str) -> str:
+        """The reference of a number; a reference stays."""
+        return value if isinstance(value, str) else f"INC-{value}"
+
+
+register_converter(IncidentNumber, "incident")
+
+app_name = "triage"
+urlpatterns = [
+    path("", views.home, name="home"),
+    path("samples/<slug:name>/", views.sample, name="sample"),
+    path("theme/", views.theme, name="theme"),
+    path("incidents/", views.incident_list, name="incident-list"),
+    path("i/<incident:number>", views.incident, name="incident"),
+    path("i/<incident:number>/status", views.incident_status, name="incident-status"),
+    path("i/<incident:number>/log", views.incident_log, name="incident-log"),
+    path("i/<incident:number>/texts/<int:position>/raw", views.incident_raw, name="incident-raw"),
+    path("i/<incident:number>/texts", views.incident_add, name="incident-add"),
+    path("i/<incident:number>/destroy", views.incident_destroy, name="incident-destroy"),
+]

@@ -1,0 +1,349 @@
+"""HTML in and out: form → service → redirect, and rows → page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from typing import BinaryIO
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.db.models import QuerySet
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseRedirect,
+    QueryDict,
+    StreamingHttpResponse,
+)
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.http import content_disposition_header, url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django_htmx.http import HttpResponseClientRedirect
+
+from triage.models import Incident, Submission
+from triage.pages import errors
+from triage.pages.context import THEMES
+from triage.pages.forms import TextsForm, TriageForm
+from triage.pages.incident_page import IncidentPage, build_page
+from triage.pages.incident_rows import build_rows
+from triage.pages.log_window import LogWindow, open_log
+from triage.pages.samples import all_samples, find_sample
+from triage.pages.story import StoryRow, build_story
+from triage.pages.wording import count_in_words
+from triage.services import incidents, intake, texts
+from triage.services.catalog import current_catalog
+
+RECENT_INCIDENTS = 8
+INCIDENTS_A_PAGE = 50
+THEME_COOKIE_AGE_S = 365 * 24 * 3600
+#: The words of a search box; no message is longer.
+MAX_QUERY_CHARACTERS = 500
+RAW_BLOCK_BYTES = 2**18
+
+FILTERS = {
+    "": "All",
+    "named": "Cause named",
+    "undetermined": "Not determined",
+    "clean": "No failure",
+    "working": "At work",
+    "failed": "Not read",
+}
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def home(request: HttpRequest) -> HttpResponse:
+    """The triage form and recent incidents; a POST opens an incident and leads to its page."""
+    if request.method == "POST":
+        return _receive(request)
+    return _home_page(request)
+
+
+@login_required
+@require_GET
+def sample(request: HttpRequest, name: str) -> HttpResponse:
+    """The front page with a sample in its box, ready to be diagnosed."""
+    found = find_sample(name)
+    if found is None:
+        raise Http404(name)
+    return _home_page(request, text=found.read_text(), chosen_sample=found.name)
+
+
+@require_POST
+def theme(request: HttpRequest) -> HttpResponse:
+    """Keeps the reader's choice of colours in a cookie and leads back."""
+    chosen = request.POST.get("theme", "")
+    target = request.POST.get("next", "/")
+    if not url_has_allowed_host_and_scheme(target, {request.get_host()}, request.is_secure()):
+        target = "/"
+    response = HttpResponseRedirect(target)
+    if chosen in THEMES and chosen:
+        response.set_cookie(
+            "theme",
+            chosen,
+            max_age=THEME_COOKIE_AGE_S,
+            samesite="Lax",
+            secure=settings.SESSION_COOKIE_SECURE,
+        )
+    else:
+        response.delete_cookie("theme", samesite="Lax")
+    return response
+
+
+@login_required
+@require_GET
+def incident_list(request: HttpRequest) -> HttpResponse:
+    """Incidents, newest first; the address holds filter, pitfall and place."""
+    chosen = request.GET.get("show", "")
+    chosen = chosen if chosen in FILTERS else ""
+    slug = request.GET.get("pitfall", "")
+    rows = _filtered(chosen)
+    if slug:
+        rows = rows.caused_by(slug)
+    before = request.GET.get("before", "")
+    if before.isdecimal() and len(before) < 19:
+        rows = rows.filter(pk__lt=int(before))
+    found = list(rows.newest_first().with_answer()[: INCIDENTS_A_PAGE + 1])
+    older = found[INCIDENTS_A_PAGE - 1].pk if len(found) > INCIDENTS_A_PAGE else None
+    catalog = current_catalog()
+    context = {
+        "section": "incidents",
+        "rows": build_rows(found[:INCIDENTS_A_PAGE], catalog),
+        "filters": [
+            {"key": key, "word": word, "address": _address(request, show=key, before="")}
+            for key, word in FILTERS.items()
+        ],
+        "chosen": chosen,
+        "pitfall": catalog.get(slug) if slug else None,
+        "older": _address(request, before=str(older)) if older else "",
+        "newest": _address(request, before="") if before else "",
+        "is_filtered": bool(chosen or slug or before),
+    }
+    return render(request, "triage/incident_list.html", context)
+
+
+@login_required
+@never_cache
+@require_GET
+def incident(request: HttpRequest, number: int) -> HttpResponse:
+    """The page of an incident."""
+    page = _page(number)
+    context = {
+        "section": "incidents",
+        "page": page,
+        "log": _log(request, page),
+        "story": _story(page),
+    }
+    return render(request, "triage/incident_detail.html", context)
+
+
+@login_required
+@never_cache
+@require_GET
+def incident_status(request: HttpRequest, number: int) -> HttpResponse:
+    """What the page's head shows now; with the log beside it once there is a verdict."""
+    page = _page(number)
+    context: dict[str, object] = {"page": page, "is_update": True}
+    if not page.is_working:
+        context["log"] = _log(request, page)
+        context["story"] = _story(page)
+    return render(request, "triage/_incident_update.html", context)
+
+
+@login_required
+@never_cache
+@require_GET
+def incident_log(request: HttpRequest, number: int) -> HttpResponse:
+    """A page of lines of one text; a request without htmx is led to the whole page."""
+    if not request.htmx:
+        page_address = reverse("triage:incident", args=[f"INC-{number}"])
+        return redirect(f"{page_address}?{request.GET.urlencode()}#log")
+    page = _page(number)
+    return render(request, "triage/_log.html", {"page": page, "log": _log(request, page)})
+
+
+@login_required
+@require_GET
+def incident_raw(
+    request: HttpRequest, number: int, position: int
+) -> HttpResponse | StreamingHttpResponse:
+    """A stored text as it is kept: an attachment, never shown as a page."""
+    submission = get_object_or_404(
+        Submission.objects.light(), incident_id=number, position=position
+    )
+    try:
+        stream = texts.open_text(submission)
+    except FileNotFoundError:
+        raise Http404(str(submission)) from None
+    name = re.sub(r"[^\w.-]+", "-", submission.name).strip("-.") or submission.label
+    name = f"INC-{number}-{name.removesuffix('.gz')}{'' if '.' in name else '.txt'}"
+    # Under ASGI an ordinary iterator would be read whole before the first byte is sent.
+    blocks = _blocks_async(stream) if hasattr(request, "scope") else _blocks(stream)
+    response = StreamingHttpResponse(blocks, content_type="text/plain; charset=utf-8")
+    response["Content-Disposition"] = content_disposition_header(True, name) or "attachment"
+    response["X-Content-Type-Options"] = "nosniff"
+    return response
+
+
+@login_required
+@require_POST
+def incident_add(request: HttpRequest, number: int) -> HttpResponse:
+    """More texts for an incident: what a command printed, another rank's log."""
+    target = get_object_or_404(Incident, pk=number)
+    form = TextsForm(request.POST, request.FILES)
+    if not form.is_valid():
+        return errors.bad_request(request, ValueError("not a form of texts"))
+    try:
+        received = intake.receive(form.texts(), who=request.user, incident=target)
+    except intake.IntakeError as error:
+        return _refuse(request, error, target)
+    _tell(request, received)
+    return _lead_to(request, received.incident)
+
+
+@login_required
+@require_POST
+def incident_destroy(request: HttpRequest, number: int) -> HttpResponse:
+    """Destroys the texts of an incident for good."""
+    target = get_object_or_404(Incident, pk=number)
+    incidents.destroy_texts(target, who=request.user)
+    messages.success(request, "The texts are destroyed. Nothing of them is kept.")
+    return redirect(target)
+
+
+# ---------------------------------------------------------------------------- parts of the above
+
+
+def _receive(request: HttpRequest) -> HttpResponse:
+    form = TriageForm(request.POST, request.FILES)
+    if not form.is_valid():
+        return _home_page(request, problem=form.problem(), status=422)
+    try:
+        received = intake.receive(form.texts(), who=request.user, job=form.job())
+    except intake.IntakeError as error:
+        return _refuse(request, error)
+    _tell(request, received)
+    return _lead_to(request, received.incident)
+
+
+def _refuse(
+    request: HttpRequest, error: intake.IntakeError, target: Incident | None = None
+) -> HttpResponse:
+    """The complaint beside the form that was sent, which keeps what was typed."""
+    problem = f"{error.problem} {error.hint}"
+    if request.htmx:
+        context = {"heading": error.problem.rstrip("."), "sentences": [error.hint]}
+        return render(request, "_error.html", context, status=error.status)
+    if target is not None:
+        messages.error(request, problem)
+        return redirect(target)
+    return _home_page(request, problem=problem, status=error.status)
+
+
+def _tell(request: HttpRequest, received: intake.Received) -> None:
+    """What the reader should know of the intake beyond the page itself."""
+    for skipped in received.skipped:
+        messages.warning(request, f"Left out: {skipped.problem}")
+    if received.secrets_replaced:
+        secrets = count_in_words(received.secrets_replaced, "secret")
+        messages.info(request, f"{secrets} in the text replaced before it was stored.")
+    if received.duplicates and not received.created:
+        messages.info(request, "This text was sent before; here is what was found then.")
+
+
+def _lead_to(request: HttpRequest, target: Incident) -> HttpResponse:
+    address = target.get_absolute_url()
+    return HttpResponseClientRedirect(address) if request.htmx else redirect(address)
+
+
+def _home_page(
+    request: HttpRequest,
+    *,
+    text: str = "",
+    chosen_sample: str = "",
+    problem: str = "",
+    status: int = 200,
+) -> HttpResponse:
+    if problem and request.htmx:
+        context = {"heading": problem, "sentences": []}
+        return render(request, "_error.html", context, status=status)
+    form = TriageForm(request.POST or None, initial={"text": text})
+    recent = list(Incident.objects.newest_first().with_answer()[:RECENT_INCIDENTS])
+    context = {
+        "section": "triage",
+        "form": form,
+        "text": request.POST.get("text", text),
+        "problem": problem,
+        "samples": all_samples(),
+        "chosen_sample": chosen_sample,
+        "recent": build_rows(recent, current_catalog()),
+    }
+    return render(request, "triage/home.html", context, status=status)
+
+
+def _page(number: int) -> IncidentPage:
+    found = get_object_or_404(Incident.objects.with_answer(), pk=number)
+    return build_page(found, current_catalog())
+
+
+def _log(request: HttpRequest, page: IncidentPage) -> LogWindow:
+    wishes = request.GET
+    return open_log(
+        page.submissions,
+        page.evidence,
+        position=_whole_number(wishes, "text"),
+        first=_whole_number(wishes, "first"),
+        line=_whole_number(wishes, "line"),
+        query=wishes.get("q", "")[:MAX_QUERY_CHARACTERS],
+        after=_whole_number(wishes, "after") or 0,
+    )
+
+
+def _story(page: IncidentPage) -> list[StoryRow]:
+    return build_story(page.incident.log_book.select_related("who").order_by("at", "pk"))
+
+
+def _whole_number(wishes: QueryDict, name: str) -> int | None:
+    value = wishes.get(name, "")
+    return int(value) if value.isascii() and value.isdecimal() and len(value) < 16 else None
+
+
+def _filtered(chosen: str) -> QuerySet[Incident]:
+    rows = Incident.objects.all()
+    if chosen == "working":
+        states = [Incident.State.RECEIVED, Incident.State.SCANNING, Incident.State.DIAGNOSING]
+        return rows.filter(state__in=states)
+    if chosen == "failed":
+        return rows.filter(state=Incident.State.FAILED)
+    return rows.filter(state=Incident.State.DIAGNOSED, verdict=chosen) if chosen else rows
+
+
+def _address(request: HttpRequest, **changes: str) -> str:
+    """This page's address with some of its query changed; empty values are left out."""
+    query = request.GET.copy()
+    for name, value in changes.items():
+        query.pop(name, None)
+        if value:
+            query[name] = value
+    return f"{request.path}?{query.urlencode()}" if query else request.path
+
+
+def _blocks(stream: BinaryIO) -> Iterator[bytes]:
+    with stream:
+        while block := stream.read(RAW_BLOCK_BYTES):
+            yield block
+
+
+async def _blocks_async(stream: BinaryIO) -> AsyncIterator[bytes]:
+    read = sync_to_async(stream.read, thread_sensitive=False)
+    try:
+        while block := await read(RAW_BLOCK_BYTES):
+            yield block
+    finally:
+        stream.close()
