@@ -19,6 +19,8 @@ def cuda_section(name: str) -> Iterator[None]:
         torch.cuda.synchronize()
     except RuntimeError as error:
         raise RuntimeError(f"CUDA work of section {name!r} failed") from error
+
+
 # end: checkpoints
 
 
@@ -34,4 +36,6 @@ def time_ms(work: Callable[[], object], repeats: int = 20, warm_up: int = 3) -> 
     end.record()
     torch.cuda.synchronize()
     return start.elapsed_time(end) / repeats
+
+
 # end: timing

@@ -17,6 +17,8 @@ def check_labels(labels: Tensor, num_classes: int, ignore_index: int = -100) -> 
         bad = sorted(set(labels[~valid].tolist()))
         raise ValueError(f"labels {bad} are not in 0..{num_classes - 1}")
     return labels
+
+
 # end: labels
 
 
@@ -26,6 +28,8 @@ def fit_embedding(model: nn.Module, tokenizer) -> None:
     rows = model.get_input_embeddings().num_embeddings
     if len(tokenizer) > rows:
         model.resize_token_embeddings(len(tokenizer))
+
+
 # end: vocabulary
 
 
@@ -36,4 +40,6 @@ def binary_loss(logits: Tensor, target: Tensor) -> Tensor:
     A NaN becomes a NaN loss that can be found, not an assertion that kills the CUDA context.
     """
     return F.binary_cross_entropy_with_logits(logits, target.clamp(0.0, 1.0))
+
+
 # end: logits

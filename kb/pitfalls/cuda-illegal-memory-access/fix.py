@@ -13,6 +13,8 @@ def copy_ahead(batch: Tensor, device: torch.device, side: torch.cuda.Stream) -> 
     current.wait_stream(side)  # the copy is done before anyone reads
     moved.record_stream(current)  # its memory is not reused while they do
     return moved
+
+
 # end: streams
 
 
@@ -28,4 +30,6 @@ def checked(points: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         if low < 0 or high >= len(points):
             raise IndexError(f"index {low}..{high}, but {len(points)} points")
     return points.contiguous(), index.contiguous()
+
+
 # end: extension

@@ -14,4 +14,6 @@ def collate_to_buckets(samples: list[Tensor], step: int = 256, pad: int = 0) -> 
     longest = max(len(sample) for sample in samples)
     length = -(-longest // step) * step
     return torch.stack([F.pad(s, (0, length - len(s)), value=pad) for s in samples])
+
+
 # end: bucket

@@ -21,6 +21,8 @@ def train_epoch(model, batches, loss_of, optimizer, log_every: int = 50) -> floa
         if count % log_every == 0:
             print(f"step {count} loss {(total / count).item():.4f}")  # the only wait
     return (total / max(count, 1)).item()
+
+
 # end: numbers
 
 
@@ -34,6 +36,8 @@ def train_sequence(model, chunks, loss_of, optimizer, state) -> None:
         output, state = model(chunk, state)
         loss_of(output, chunk).backward()
         optimizer.step()
+
+
 # end: state
 
 
@@ -48,4 +52,6 @@ def evaluate(model: nn.Module, batches: Iterable, loss_of: Callable[..., Tensor]
             losses.append(loss_of(model, batch).item())
     model.train(was_training)
     return sum(losses) / max(len(losses), 1)
+
+
 # end: evaluate

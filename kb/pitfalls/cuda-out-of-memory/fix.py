@@ -17,6 +17,8 @@ def train_step(model, batch, loss_of, optimizer, pieces: int = 4) -> None:
         loss = loss_of(model, dict(zip(names, values, strict=True))) / pieces
         loss.backward()  # frees this piece's activations before the next one starts
     optimizer.step()
+
+
 # end: accumulate
 
 
@@ -32,6 +34,8 @@ class Stack(nn.Module):
         for block in self.blocks:
             x = checkpoint(block, x, use_reentrant=False) if self.training else block(x)
         return x
+
+
 # end: checkpoint
 
 
@@ -40,4 +44,6 @@ def loss_in_bfloat16(model, batch, loss_of) -> torch.Tensor:
     """Forward pass in bfloat16; call backward outside the block. No GradScaler is needed."""
     with torch.autocast("cuda", dtype=torch.bfloat16):
         return loss_of(model, batch)
+
+
 # end: autocast
