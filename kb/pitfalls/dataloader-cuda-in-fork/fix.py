@@ -22,6 +22,8 @@ def build_loader(dataset: Dataset, batch_size: int, num_workers: int) -> DataLoa
         num_workers=num_workers,
         pin_memory=torch.cuda.is_available(),
     )
+
+
 # end: loop
 
 
@@ -53,4 +55,6 @@ def build_encoding_loader(dataset: EncodedClips, batch_size: int) -> DataLoader:
         multiprocessing_context="spawn",
         persistent_workers=True,
     )
+
+
 # end: spawn

@@ -14,6 +14,8 @@ def build_loader(dataset: Dataset, batch_size: int, num_workers: int, **options:
         options.setdefault("persistent_workers", True)
         options.setdefault("timeout", 300)
     return DataLoader(dataset, batch_size=batch_size, num_workers=num_workers, **options)
+
+
 # end: spawn
 
 
@@ -37,4 +39,6 @@ class LazyResources(Dataset):
     def __getitem__(self, index: int) -> int:
         with self.lock:
             return len(self.rows[index])
+
+
 # end: lazy

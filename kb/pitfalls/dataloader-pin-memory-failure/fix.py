@@ -27,6 +27,8 @@ def build_loader(dataset: Dataset, **options: Any) -> DataLoader:
         for tensor in _tensors(dataset[0])
     )
     return DataLoader(dataset, pin_memory=pinnable and torch.cuda.is_available(), **options)
+
+
 # end: decide
 
 
@@ -45,4 +47,6 @@ class Batch:
         return Batch(
             self.tokens.to(device, non_blocking=True), self.lengths.to(device, non_blocking=True)
         )
+
+
 # end: batch

@@ -32,4 +32,6 @@ def check_shared_memory(loader: DataLoader, ranks_on_host: int = 1) -> None:
         raise SystemExit(
             f"/dev/shm has {free >> 20} MiB free, this loader may need {needed >> 20} MiB"
         )
+
+
 # end: check

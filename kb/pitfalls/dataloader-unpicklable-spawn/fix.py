@@ -34,17 +34,22 @@ class Records(Dataset):
         self._file.seek(4 * index)
         row = torch.frombuffer(bytearray(self._file.read(4)), dtype=torch.float32)
         return self.transform(row)
+
+
 # end: dataset
 
 
 # part: search
 def unpicklable_attributes(thing: object) -> dict[str, str]:
     """Names of the attributes that pickle refuses, with its reason."""
+    state = thing.__getstate__() if hasattr(thing, "__getstate__") else vars(thing)
     refused = {}
-    for name, value in vars(thing).items():
+    for name, value in (state or {}).items():
         try:
             pickle.dumps(value)
         except Exception as error:
             refused[name] = f"{type(error).__name__}: {error}"
     return refused
+
+
 # end: search

@@ -32,6 +32,8 @@ def find_deadly_samples(dataset: Dataset, length: int) -> list[int]:
             deadly.append(reached.value)
         start = reached.value + 1
     return deadly
+
+
 # end: search
 
 
@@ -57,4 +59,6 @@ def build_loader(dataset: Dataset, **options: Any) -> DataLoader:
         persistent_workers=True,
         **options,
     )
+
+
 # end: quiet

@@ -1,5 +1,6 @@
 """Loaders that stay within a memory budget."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,15 @@ def memory_limit_bytes() -> int:
 def build_loader(
     dataset: Dataset, batch_size: int, worker_bytes: int, ranks_on_host: int, **options: Any
 ) -> DataLoader:
-    """As many workers, at most 8, as fit into half of the memory limit."""
+    """As many workers as fit into half of the memory limit and onto the rank's CPUs."""
     budget = memory_limit_bytes() // 2 // ranks_on_host
-    workers = max(0, min(8, budget // worker_bytes))
+    cpus = len(os.sched_getaffinity(0)) // ranks_on_host
+    workers = max(0, min(cpus, budget // worker_bytes))
     if workers:
         options.setdefault("prefetch_factor", 1)
     return DataLoader(dataset, batch_size=batch_size, num_workers=workers, **options)
+
+
 # end: budget
 
 
@@ -45,4 +49,6 @@ class MappedRows(Dataset):
         if self._rows is None:
             self._rows = np.load(self.path, mmap_mode="r")
         return torch.from_numpy(np.array(self._rows[index]))
+
+
 # end: mapped
