@@ -13,4 +13,6 @@ def stage(repo: str, folder: str, revision: str) -> str:
         snapshot_download(repo, revision=revision, local_dir=folder)  # reads HF_TOKEN
     dist.barrier()  # every rank comes here; give the group a timeout longer than the download
     return folder
+
+
 # end: fixed
