@@ -98,9 +98,7 @@ def _is_stuck_worker(thread: Thread) -> bool | None:
     if thread.state.startswith("active"):
         return False
     top = thread.frames[0] if thread.frames else None
-    return top is not None and (
-        _LOCK_FRAMES.search(top.function) is not None or not top.is_library
-    )
+    return top is not None and (_LOCK_FRAMES.search(top.function) is not None or not top.is_library)
 
 
 def _stack_line(index: int, stack: StackDump, thread: Thread) -> EvidenceLine:
@@ -178,7 +176,9 @@ def _stands(evidences: Sequence[Evidence]) -> list[_Stand]:
         op, caller = "", ""
         for frame in main.frames:
             if not op and (found := _COLLECTIVES.search(frame.function)):
-                library = "distributed" in frame.path or "accelerate" in frame.path or not frame.path
+                library = (
+                    "distributed" in frame.path or "accelerate" in frame.path or not frame.path
+                )
                 op = found["op"] if library or frame.is_library else ""
             elif not op and _BACKWARD.search(frame.function):
                 op = "backward"
@@ -193,10 +193,14 @@ def _stands(evidences: Sequence[Evidence]) -> list[_Stand]:
 def _done_ranks(evidences: Sequence[Evidence]) -> set[int]:
     """Ranks whose own lines say that their epoch or loop is over."""
     ranks = set()
-    pattern = re.compile(r"(?i)\brank ?(\d+)\b.{0,60}\b(?:done|finished|complete[d]?|end of epoch)\b")
+    pattern = re.compile(
+        r"(?i)\brank ?(\d+)\b.{0,60}\b(?:done|finished|complete[d]?|end of epoch)\b"
+    )
     for evidence in evidences:
         for rank, text in evidence.last_lines.items():
-            if rank != "None" and re.search(r"(?i)\b(?:epoch|loop|batches)\b.{0,30}\b(?:done|finished|complete)", text):
+            if rank != "None" and re.search(
+                r"(?i)\b(?:epoch|loop|batches)\b.{0,30}\b(?:done|finished|complete)", text
+            ):
                 ranks.add(int(rank))
         for progress in evidence.progress:
             if found := pattern.search(progress.text):
@@ -215,7 +219,9 @@ def ranks_wait_in_different_collectives(evidences: Sequence[Evidence]) -> Fact |
     groups = sorted(by_op.values(), key=len)
     words = ", ".join(f"{len(g)} in {g[0].op} (from {g[0].caller})" for g in groups)
     lines = tuple(g[0].line for g in groups)
-    return Fact("", f"the ranks wait in different collectives: {words}", groups[0][0].stack.rank, lines)
+    return Fact(
+        "", f"the ranks wait in different collectives: {words}", groups[0][0].stack.rank, lines
+    )
 
 
 def rank_outside_the_collective_others_wait_in(evidences: Sequence[Evidence]) -> Fact | None:
@@ -225,9 +231,7 @@ def rank_outside_the_collective_others_wait_in(evidences: Sequence[Evidence]) ->
     outside = [s for s in stands if not s.op and _RANK_ONLY.search(" ".join(_functions(s.thread)))]
     if waiting and outside and len(outside) < len(stands):
         odd = outside[0]
-        because = (
-            f"one process is in {odd.caller} while {len(waiting)} wait in {waiting[0].op}"
-        )
+        because = f"one process is in {odd.caller} while {len(waiting)} wait in {waiting[0].op}"
         return Fact("", because, odd.stack.rank, (odd.line, waiting[0].line))
     groups: dict[str, list[_Stand]] = defaultdict(list)
     for stand in waiting:
@@ -273,7 +277,9 @@ def ranks_stopped_at_different_batches(evidences: Sequence[Evidence]) -> Fact | 
     for evidence in evidences:
         counts.update(evidence.batches)
     counts.pop("None", None)
-    if len(counts) > 1 and len(set(counts.values())) > 1:
+    # Between the ranks of a healthy run counts differ too, while one prints before the other.
+    stopped = any(_timeouts(evidence)[1] is not None for evidence in evidences)
+    if stopped and len(counts) > 1 and len(set(counts.values())) > 1:
         least = min(counts, key=lambda rank: counts[rank])
         most = max(counts, key=lambda rank: counts[rank])
         because = (
@@ -332,9 +338,7 @@ def collective_differs_between_ranks(evidences: Sequence[Evidence]) -> Fact | No
         if len(kinds) < 2:
             continue
         rarest = min(kinds.values(), key=lambda r: (len(r), r))
-        usual = max(kinds.values(), key=lambda r: (len(r), [-x for x in r]))
-        if rarest is usual:
-            continue
+        usual = max((k for k in kinds.values() if k is not rarest), key=len)
         odd, other = ranks[rarest[0]], ranks[usual[0]]
         if not _can_differ(odd[1], other[1]):
             continue
@@ -343,6 +347,9 @@ def collective_differs_between_ranks(evidences: Sequence[Evidence]) -> Fact | No
         )
         lines = (_event_line(*odd), _event_line(*other))
         culprit = rarest[0] if len(rarest) < len(usual) else None
+        if culprit is None and odd[1].kind == "mismatch":
+            # Each rank compares the others with itself: the one it names is the odd one.
+            culprit = max(odd[1], other[1], key=lambda e: e.is_named_by_peer).rank
         return Fact("", because, culprit, lines)
     return None
 
@@ -362,15 +369,23 @@ def _can_differ(one: CollectiveEvent, other: CollectiveEvent) -> bool:
 
 def rank_missing_from_collective(evidences: Sequence[Evidence]) -> Fact | None:
     """Ranks timed out in a collective that a rank of the same text never joined."""
+    dead = _dead_ranks(evidences)
     absent = _events(evidences, "absent")
     if absent:
         index, event = absent[0]
-        because = f"rank {event.rank} never reached the barrier that the others wait in"
+        if event.rank in dead:
+            return None
+        place = "barrier" if event.op == "BARRIER" else "collective"
+        because = f"rank {event.rank} never reached the {place} that the others wait in"
         return Fact("", because, event.rank, (_event_line(index, event),))
     timed_out = {e.rank for _, e in _events(evidences, "timeout") if e.rank is not None}
     seen = _events(evidences, "observed")
     # Who enqueued nothing more than it completed owes nothing: it went elsewhere.
-    outside = [(i, e) for i, e in seen if e.rank is not None and e.rank not in timed_out]
+    outside = [
+        (i, e)
+        for i, e in seen
+        if e.rank is not None and e.rank not in timed_out and e.rank not in dead
+    ]
     states = {e.rank: e for _, e in _events(evidences, "state")}
     outside = [(i, e) for i, e in outside if e.rank not in states or _is_ahead(states[e.rank])]
     ranks = {e.rank for _, e in outside}
@@ -384,6 +399,19 @@ def rank_missing_from_collective(evidences: Sequence[Evidence]) -> Fact | None:
     )
     lines = (_event_line(index, event), _event_line(*waiting))
     return Fact("", because, event.rank, lines)
+
+
+_OF_PEERS = re.compile(r"(?:NCCL|gloo|Dist\w*Error|[Bb]arrier|[Cc]onnection|[Tt]imed? ?out|[Pp]eer)")
+
+
+def _dead_ranks(evidences: Sequence[Evidence]) -> set[int]:
+    """Ranks that ended for a reason of their own: absence is then a consequence."""
+    return {
+        t.rank
+        for evidence in evidences
+        for t in evidence.tracebacks
+        if t.rank is not None and t.exception and not _OF_PEERS.search(f"{t.exception} {t.message}")
+    }
 
 
 def _is_ahead(event: CollectiveEvent) -> bool:
@@ -402,6 +430,9 @@ _DISTRIBUTED_FAILURE = re.compile(
     r"(?:monitoredBarrier|waitForInput|Watchdog caught|DistBackendError|DistStoreError|"
     r"[Ss]ocket [Tt]imeout|Timed out|timed out|ProcessGroup(?:NCCL|Gloo)|barrier)"
 )
+
+
+_MEETING = ("barrier", "monitored_barrier", "wait_for_everyone", "main_process_first")
 
 
 def rank_busy_until_the_timeout(evidences: Sequence[Evidence]) -> Fact | None:
@@ -441,7 +472,10 @@ def _clock(seconds: float) -> str:
 def _timeouts(evidence: Evidence) -> tuple[list[float], int | None]:
     """Seconds of the limits that ran out, and the first line that says so."""
     limits = [e.timeout_ms / 1000 for e in evidence.collectives if e.timeout_ms]
-    lines = [e.line for e in evidence.collectives if e.kind in ("timeout", "absent")]
+    lines = [e.line for e in evidence.collectives if e.kind in ("timeout", "absent", "wait")]
+    for traceback in evidence.tracebacks:
+        if any(_function(f.function) in _MEETING for f in traceback.frames):
+            lines.append(traceback.line)
     for hit in (*evidence.errors, *evidence.hits):
         if _DISTRIBUTED_FAILURE.search(hit.text):
             lines.append(hit.line)
@@ -455,7 +489,7 @@ def _timeouts(evidence: Evidence) -> tuple[list[float], int | None]:
 def _unfinished_bar(progress: Iterable[Progress], before_line: int) -> Progress | None:
     last: dict[tuple[str, int | None, int | None], Progress] = {}
     for item in progress:
-        if item.elapsed_s is not None and item.line <= before_line + 2:
+        if item.elapsed_s and item.line <= before_line:
             last[(item.name, item.total, item.rank)] = item
     open_bars = [
         p for p in last.values() if (p.total is None or p.done < p.total) and (p.elapsed_s or 0) > 0
@@ -465,7 +499,7 @@ def _unfinished_bar(progress: Iterable[Progress], before_line: int) -> Progress 
 
 def _only_rank_left(evidence: Evidence) -> int | None:
     """The one rank that did not say that its wait timed out; rank 0 where several are left."""
-    waited = {e.rank for e in evidence.collectives if e.kind == "timeout"}
+    waited = {e.rank for e in evidence.collectives if e.kind in ("timeout", "wait")}
     waited |= {t.rank for t in evidence.tracebacks}
     waited |= {h.rank for h in evidence.hits}
     waited.discard(None)
@@ -532,7 +566,9 @@ def oom_reserved_memory_would_have_sufficed(evidences: Sequence[Evidence]) -> Fa
     return None
 
 
-def _series(evidences: Sequence[Evidence], name: str) -> Iterator[tuple[int, int | None, list[Point]]]:
+def _series(
+    evidences: Sequence[Evidence], name: str
+) -> Iterator[tuple[int, int | None, list[Point]]]:
     for index, evidence in enumerate(evidences):
         by_rank: dict[int | None, list[Point]] = defaultdict(list)
         for point in evidence.points:
@@ -554,7 +590,9 @@ def _rises(points: Sequence[Point], least: int, factor: float) -> bool:
     if len(values) < least or values[0] <= 0 or values[-1] < values[0] * factor:
         return False
     steps = [b - a for a, b in zip(values, values[1:], strict=False)]
-    return sum(s > 0 for s in steps) >= 0.6 * len(steps) and sum(s < 0 for s in steps) <= 0.1 * len(steps)
+    return sum(s > 0 for s in steps) >= 0.6 * len(steps) and sum(s < 0 for s in steps) <= 0.1 * len(
+        steps
+    )
 
 
 def memory_rises_every_step(evidences: Sequence[Evidence]) -> Fact | None:
@@ -570,7 +608,9 @@ def host_memory_rises(evidences: Sequence[Evidence]) -> Fact | None:
     """The run's own figures of host memory only rise."""
     for index, rank, points in _series(evidences, "host_memory"):
         if _rises(points, 4, 1.15):
-            because = f"host memory rose from {points[0].value:g} to {points[-1].value:g} and never fell"
+            because = (
+                f"host memory rose from {points[0].value:g} to {points[-1].value:g} and never fell"
+            )
             return Fact("", because, rank, _point_lines(index, points))
     return None
 
@@ -638,7 +678,9 @@ def loss_is_nan(evidences: Sequence[Evidence]) -> Fact | None:
     return None
 
 
-def _named(name: str, question: Callable[[Sequence[Evidence]], Fact | None]) -> Callable[[Sequence[Evidence]], Fact | None]:
+def _named(
+    name: str, question: Callable[[Sequence[Evidence]], Fact | None]
+) -> Callable[[Sequence[Evidence]], Fact | None]:
     def ask(evidences: Sequence[Evidence]) -> Fact | None:
         fact = question(evidences)
         if fact is None:

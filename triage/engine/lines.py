@@ -216,26 +216,16 @@ def _clean_block(data: bytes) -> bytes:
 
 # ------------------------------------------------------------------------------- bytes → Line
 
+# A bar is found by its middle; its name is what stands before it.
 _BAR = re.compile(
-    r"(?P<name>[^|\r\n]{0,120}?)\s*(?P<percent>\d{1,3})%\|[^|\r\n]{0,400}\|\s*"
-    r"(?P<done>[\d.]+)(?P<unit>[kMGT]?)B?/(?P<total>[\d.?]+)(?P<total_unit>[kMGT]?)B?"
-    r"\s*\[(?P<elapsed>(?:\d+:)?\d+:\d\d)[^\]\r\n]{0,200}\]"
+    r"(?:(?P<percent>\d{1,3})%\|[^|\r\n]{0,400}\|\s*"
+    r"(?P<done>[\d.]{1,15})(?P<unit>[kMGT]?)B?/(?P<total>[\d.?]{1,15})(?P<total_unit>[kMGT]?)B?"
+    r"|\|[ \u2580-\u259f#=\-]{0,400}\|\s?(?P<open_done>\d{1,15})/\?"
+    r"|(?P<plain_percent>\d{1,3})%\s{1,4}(?P<plain_done>\d{1,15})/(?P<plain_total>\d{1,15})"
+    r"|(?P<bare_done>\d{1,15})it)"
+    r"\s{0,3}\[(?P<elapsed>(?:\d{1,4}:)?\d{1,4}:\d\d)[^\]\r\n]{0,200}\]"
 )
-_BAR_OPEN = re.compile(
-    r"(?P<name>[^|\r\n]{0,120}?):?\s*\|[^|\r\n]{0,400}\|\s*"
-    r"(?P<done>\d+)(?P<unit>)/(?P<total>\?)(?P<total_unit>)"
-    r"\s*\[(?P<elapsed>(?:\d+:)?\d+:\d\d)[^\]\r\n]{0,200}\]"
-)
-# A bar in ASCII without the percent block: "Steps:   0% 0/10000 [00:00<?, ?it/s]".
-_BAR_PLAIN = re.compile(
-    r"(?P<name>[^|\r\n]{0,120}?):?\s*(?P<percent>\d{1,3})%\s+"
-    r"(?P<done>\d+)(?P<unit>)/(?P<total>\d+)(?P<total_unit>)"
-    r"\s*\[(?P<elapsed>(?:\d+:)?\d+:\d\d)[^\]\r\n]{0,200}\]"
-)
-_BARE_BAR = re.compile(
-    r"^(?P<name>[^|\[\r\n]{0,60}?):?\s*(?P<done>\d+)(?P<unit>)it(?P<total>)(?P<total_unit>) "
-    r"\[(?P<elapsed>(?:\d+:)?\d+:\d\d),[^\]\r\n]{0,80}\]"
-)
+_MAX_BAR_NAME = 120
 _UNITS = {"": 1, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000, "T": 1_000_000_000_000}
 
 _DATE = r"(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)"
@@ -250,9 +240,7 @@ _LEVELS = {
 _LEVEL_WORDS = "ERROR|CRITICAL|FATAL|WARNING|WARN|INFO|DEBUG|SUCCESS|TRACE|NOTICE"
 
 # One blank belongs to the stamp; more are indentation, unless another prefix follows.
-_AFTER_STAMP = (
-    r"\]?(?:\s*[,|]\s*|\s+-\s+|:?\s(?:\s+(?=\[|(?:" + _LEVEL_WORDS + r")\b))?|$)"
-)
+_AFTER_STAMP = r"\]?(?:\s*[,|]\s*|\s+-\s+|:?\s(?:\s+(?=\[|(?:" + _LEVEL_WORDS + r")\b))?|$)"
 
 # Each alternative is one prefix; a line is stripped of up to eight of them.
 _PREFIX = re.compile(
@@ -276,7 +264,7 @@ _PREFIX = re.compile(
             r"\[(?P<level>" + _LEVEL_WORDS + r")\s*\]:?\s?",
             r"(?P<bare_level>" + _LEVEL_WORDS + r")(?:\s*[|:]\s+|\s+(?=[\w./]+\.py:)|\s*-\s+)",
             r"\[(?P<py_source>[\w./\-]+\.py:\d+(?::\w+)?)\]\s?",
-            r"(?P<word_rank>(?i:rank|worker|gpu|proc(?:ess)?)) ?#?(?P<word_rank_number>\d{1,5}) ?[:|] ",
+            r"(?i:rank) ?#?(?P<word_rank>\d{1,5}) ?[:|] ",
             r"(?P<logger>[A-Za-z_][\w.]{1,60}) - (?=(?:" + _LEVEL_WORDS + r") - )",
             r"(?P<host>(?:\d{1,3}(?:\.\d{1,3}){3})|(?:[A-Za-z][A-Za-z0-9\-]{1,40}[\-.]?\d+"
             r"(?:\.[a-z][\w\-.]{1,80})?)): (?=\S| {2,})",
@@ -324,14 +312,16 @@ def split_line(raw: bytes, number: int, limits: Limits) -> Iterator[Line]:
     for piece in pieces or [""]:
         if len(piece) > 40 and "\\n" in piece and _is_escaped(piece):
             for part in piece.replace("\\r\\n", "\\n").split("\\n")[:4_000]:
-                yield from _split_bars(part.replace("\\t", "\t").replace('\\"', '"'), number, limits)
+                yield from _split_bars(
+                    part.replace("\\t", "\t").replace('\\"', '"'), number, limits
+                )
         else:
             yield from _split_bars(piece, number, limits)
 
 
 def _telling(pieces: list[str]) -> list[str]:
     """Of the middle of a bar's life, what is more than a bar."""
-    return [p for p in pieces if not _BAR.fullmatch(p.strip())][:2_000]
+    return [p for p in pieces if not ((bar := _BAR.search(p)) and bar.end() >= len(p) - 2)][:2_000]
 
 
 def _is_escaped(text: str) -> bool:
@@ -347,20 +337,16 @@ def _split_bars(text: str, number: int, limits: Limits) -> Iterator[Line]:
     line = _parse(text, number, limits)
     rest = line.text
     for _ in range(64):
-        if "it/s" not in rest and "%" not in rest and "s/it" not in rest and "/s]" not in rest:
+        if "]" not in rest or ":" not in rest or "[" not in rest:
             break
-        found = (
-            _BAR.search(rest)
-            or _BAR_OPEN.search(rest)
-            or _BAR_PLAIN.search(rest)
-            or _BARE_BAR.search(rest)
-        )
+        found = _BAR.search(rest)
         if found is None:
             break
         before = rest[: found.start()].strip()
-        if before:
+        if len(before) > _MAX_BAR_NAME:
             yield Line(number, before, line.full, line.rank, line.host, line.time, line.level)
-        yield _bar_line(found, line)
+            before = ""
+        yield _bar_line(found, line, before)
         rest = rest[found.end() :].strip()
         if not rest:
             return
@@ -373,25 +359,26 @@ def _split_bars(text: str, number: int, limits: Limits) -> Iterator[Line]:
     yield line
 
 
-def _bar_line(found: re.Match[str], line: Line) -> Line:
-    total = found["total"]
-    name = found["name"].strip().rstrip(":")[-80:]
-    done = float(found["done"].rstrip(".") or 0) * _UNITS[found["unit"]]
-    whole = None
-    if total and "?" not in total:
-        whole = int(float(total.rstrip(".") or 0) * _UNITS[found["total_unit"]])
+def _bar_line(found: re.Match[str], line: Line, name: str) -> Line:
+    total, total_unit = found["total"] or found["plain_total"] or "", found["total_unit"] or ""
+    done = found["done"] or found["open_done"] or found["plain_done"] or found["bare_done"]
+    whole = int(_amount(total, total_unit)) if total and "?" not in total else None
+    text = f"{name} {found[0]}".strip()
     bar = Progress(
         line=line.number,
-        name=name,
-        done=int(done),
+        name=name.strip().rstrip(":|").strip(),
+        done=int(_amount(done, found["unit"] or "")),
         total=whole,
         elapsed_s=seconds_of(found["elapsed"]),
         rank=line.rank,
-        text=found[0].strip()[-200:],
+        text=text[-200:],
     )
-    return Line(
-        line.number, found[0].strip(), line.full, line.rank, line.host, line.time, "I", bar=bar
-    )
+    return Line(line.number, text, line.full, line.rank, line.host, line.time, "I", bar=bar)
+
+
+def _amount(digits: str, unit: str) -> float:
+    whole, _, rest = digits.partition(".")
+    return float(f"{whole or 0}.{rest.replace('.', '') or 0}") * _UNITS[unit]
 
 
 def _parse(text: str, number: int, limits: Limits) -> Line:
@@ -439,10 +426,8 @@ def _strip_prefixes(line: Line, text: str) -> int:
 
 def _take(line: Line, found: re.Match[str]) -> None:
     """Writes what one prefix says into the line."""
-    for name in ("rank", "mpi_rank", "pg_rank", "pg_any_rank", "srun", "word_rank_number"):
+    for name in ("rank", "mpi_rank", "pg_rank", "pg_any_rank", "srun", "word_rank"):
         if found[name] is not None and (line.rank is None or name in ("pg_rank", "rank")):
-            if name == "word_rank_number" and found["word_rank"].lower() != "rank":
-                continue
             line.rank = int(found[name])
     if found["pg"] is not None:
         line.group = found["guid"] or found["pg"]

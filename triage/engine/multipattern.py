@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from triage.engine.patterns import Literal, Pattern
+from triage.engine.patterns import Pattern, prefilter_regex
 
 try:
     import hyperscan
@@ -45,17 +45,24 @@ def build_matcher(patterns: Sequence[Pattern], engine: str = "") -> Matcher:
     return ReMatcher(patterns)
 
 
-def _expressions(patterns: Sequence[Pattern]) -> list[tuple[bytes, bool, bool, tuple[int, ...]]]:
+# A literal this long is rare enough in logs; behind a shorter one the whole pattern decides.
+_LONG_LITERAL_BYTES = 20
+
+_Expression = tuple[bytes, bool, bool, tuple[int, ...]]
+
+
+def _expressions(patterns: Sequence[Pattern], *, literals_only: bool = False) -> list[_Expression]:
     """(expression, is_literal, ignore_case, pattern numbers), each expression once."""
     owners: dict[tuple[bytes, bool, bool], list[int]] = {}
     for number, pattern in enumerate(patterns):
-        if pattern.literals is None:
-            owners.setdefault((pattern.text.encode(), False, False), []).append(number)
-            continue
-        literal: Literal
-        for literal in pattern.literals:
-            text, ignore_case = literal
-            owners.setdefault((text, True, ignore_case), []).append(number)
+        literals = pattern.literals
+        shortest = min((len(text) for text, _ in literals), default=0) if literals else 0
+        if literals and (literals_only or shortest >= _LONG_LITERAL_BYTES):
+            for text, ignore_case in literals:
+                owners.setdefault((text, True, ignore_case), []).append(number)
+        else:
+            key = (prefilter_regex(pattern.text), False, False)
+            owners.setdefault(key, []).append(number)
     return [(*key, tuple(numbers)) for key, numbers in owners.items()]
 
 
@@ -70,13 +77,20 @@ class HyperscanMatcher:
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         if hyperscan is None:
             raise ImportError("the hyperscan wheel is not installed")
-        expressions = _expressions(patterns)
-        self._owners = [numbers for *_, numbers in expressions]
         self._database = None
-        if not expressions:
+        self._owners: list[tuple[int, ...]] = []
+        if not patterns:
             return
-        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        self._database.compile(
+        try:
+            self._compile(_expressions(patterns))
+        except hyperscan.error:
+            # A construct that it refuses in some pattern: the literals find all candidates too.
+            self._compile(_expressions(patterns, literals_only=True))
+
+    def _compile(self, expressions: Sequence[_Expression]) -> None:
+        self._owners = [numbers for *_, numbers in expressions]
+        database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        database.compile(
             expressions=[
                 re.escape(text) if is_literal else text for text, is_literal, _, _ in expressions
             ],
@@ -87,6 +101,7 @@ class HyperscanMatcher:
                 for _, _, ignore_case, _ in expressions
             ],
         )
+        self._database = database
 
     def find(self, block: bytes) -> list[tuple[int, int]]:
         """See Matcher.find."""
@@ -162,9 +177,7 @@ def _finder(text: bytes, is_literal: bool, ignore_case: bool) -> re.Pattern[byte
     return re.compile(re.escape(text) if is_literal else text, flags | re.MULTILINE)
 
 
-def _occurrences(
-    finder: re.Pattern[bytes], block: bytes, number: int
-) -> list[tuple[int, int]]:
+def _occurrences(finder: re.Pattern[bytes], block: bytes, number: int) -> list[tuple[int, int]]:
     events = []
     for found in finder.finditer(block):
         events.append((max(found.end() - 1, 0), number))

@@ -38,10 +38,25 @@ class Pattern:
         self.literals = required_literals(text)
 
     @cached_property
+    def is_anchored(self) -> bool:
+        """Whether a prefix before the message can keep the pattern from matching."""
+        return "^" in self.text or "$" in self.text
+
+    @cached_property
     def _regex(self) -> Any:
         if re2 is not None:
             return re2.compile(self.text, _re2_options())
         return re.compile(self.text)
+
+    def occurs_in(self, raw: bytes) -> bool:
+        """Whether the pattern matches these bytes: a line with its prefixes."""
+        return self._bytes_regex.search(raw) is not None
+
+    @cached_property
+    def _bytes_regex(self) -> Any:
+        if re2 is not None:
+            return re2.compile(self.text.encode(), _re2_options())
+        return re.compile(self.text.encode())
 
     def search(self, text: str) -> Found | None:
         """The first match in a line, or None."""
@@ -77,28 +92,64 @@ def required_literals(pattern: str) -> tuple[Literal, ...] | None:
 
 
 def _best_of(items: Sequence[tuple[Any, Any]]) -> frozenset[str] | None:
-    """Of a sequence, the alternatives set whose shortest member is longest."""
+    """Of a sequence, the set of texts whose shortest member is longest."""
     candidates: list[frozenset[str]] = []
-    run = ""
+    run = frozenset(("",))
     for operator, argument in items:
-        if operator is sre.LITERAL:
-            run += chr(argument)
+        exact = _exactly(operator, argument)
+        if exact is not None and len(run) * len(exact) <= _MAX_ALTERNATIVES:
+            run = frozenset(head + tail for head in run for tail in exact)
             continue
-        if run:
-            candidates.append(frozenset((run,)))
-            run = ""
-        found = _of_item(operator, argument)
-        if found is not None:
-            candidates.append(found)
-    if run:
-        candidates.append(frozenset((run,)))
-    usable = [c for c in candidates if c and "" not in c and len(c) <= _MAX_ALTERNATIVES]
+        candidates.append(run)
+        run = exact if exact is not None else frozenset(("",))
+        if exact is None and (inner := _inside(operator, argument)) is not None:
+            candidates.append(inner)
+    candidates.append(run)
+    usable = [c for c in candidates if "" not in c]
     if not usable:
         return None
-    return max(usable, key=lambda c: (min(map(len, c)) - 0.2 * len(c)))
+    # Long and few: each further text costs the multi-pattern pass a little.
+    return max(usable, key=lambda c: min(map(len, c)) - 0.1 * len(c))
 
 
-def _of_item(operator: Any, argument: Any) -> frozenset[str] | None:
+def _exactly(operator: Any, argument: Any) -> frozenset[str] | None:
+    """All texts that this item can match, if they are few; an anchor matches the empty one."""
+    if operator is sre.LITERAL:
+        return frozenset((chr(argument),))
+    if operator is sre.AT:
+        return frozenset(("",))
+    if operator is sre.IN:
+        if len(argument) <= 10 and all(op is sre.LITERAL for op, _ in argument):
+            return frozenset(chr(code) for _, code in argument)
+        return None
+    if operator is sre.SUBPATTERN:
+        return _exact_sequence(argument[3])
+    if operator is sre.BRANCH:
+        parts: set[str] = set()
+        for branch in argument[1]:
+            exact = _exact_sequence(branch)
+            if exact is None:
+                return None
+            parts |= exact
+        return frozenset(parts) if len(parts) <= _MAX_ALTERNATIVES else None
+    if operator in (sre.MAX_REPEAT, sre.MIN_REPEAT) and argument[:2] == (0, 1):
+        exact = _exact_sequence(argument[2])
+        return None if exact is None else exact | {""}
+    return None
+
+
+def _exact_sequence(items: Iterable[tuple[Any, Any]]) -> frozenset[str] | None:
+    run = frozenset(("",))
+    for operator, argument in items:
+        exact = _exactly(operator, argument)
+        if exact is None or len(run) * len(exact) > _MAX_ALTERNATIVES:
+            return None
+        run = frozenset(head + tail for head in run for tail in exact)
+    return run
+
+
+def _inside(operator: Any, argument: Any) -> frozenset[str] | None:
+    """The best set inside an item that cannot be spelled out as a whole."""
     if operator is sre.SUBPATTERN:
         return _best_of(list(argument[3]))
     if operator is sre.BRANCH:
@@ -108,11 +159,27 @@ def _of_item(operator: Any, argument: Any) -> frozenset[str] | None:
             if best is None:
                 return None
             parts |= best
-        return frozenset(parts)
+        return frozenset(parts) if len(parts) <= _MAX_ALTERNATIVES else None
     if operator in (sre.MAX_REPEAT, sre.MIN_REPEAT):
         least, _, body = argument
         return _best_of(list(body)) if least >= 1 else None
     return None
+
+
+_ANCHOR = re.compile(r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\])|[\^$]")
+_COUNT = re.compile(r"(\\.)|\{(\d+),(\d+)\}")
+_NAMED = re.compile(r"\(\?P<\w+>")
+
+
+def prefilter_regex(pattern: str) -> bytes:
+    """A regex over raw bytes that matches wherever the pattern can match a cleaned line.
+
+    Anchors go, because prefixes may stand before the message; upper bounds go, because they count
+    characters and make the automaton large.
+    """
+    text = _ANCHOR.sub(lambda m: m[1] or "", pattern)
+    text = _COUNT.sub(lambda m: m[1] or f"{{{m[2]},}}", text)
+    return _NAMED.sub("(?:", text).encode()
 
 
 def unbounded_nesting(pattern: str) -> bool:

@@ -49,7 +49,9 @@ _NO_ERROR = re.compile(
 _TORCH_VERSION = re.compile(
     r"(?i)\b(?:py)?torch(?: version)?\s?(?:==|[:=]|\s)\s?[v'\"]?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?)(?:[+a-z0-9.]*)\b"
 )
-_WORLD_SIZE = re.compile(r"(?i)\b(?:world[_ ]?size|nranks|num_processes|ngpus?)['\"]?\s?[:=]?\s?(?P<size>\d{1,5})\b")
+_WORLD_SIZE = re.compile(
+    r"(?i)\b(?:world[_ ]?size|nranks|num_processes|ngpus?)['\"]?\s?[:=]?\s?(?P<size>\d{1,5})\b"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,20 +185,22 @@ class _Scanner:
         for offset, number in events:
             if offset < position:
                 continue
+            begin = data.rfind(b"\n", position, offset) + 1 or position
+            end = _line_end(data, offset + 1)
+            if not self._may_match(number, data[begin:end]):
+                continue
             seen = self._windows.get(number, 0)
             self._windows[number] = seen + 1
             if seen >= self._limits.hits_per_pattern:
                 self._count(number)
                 continue
             wide = seen < self._limits.windows_per_pattern
-            begin = data.rfind(b"\n", position, offset) + 1 or position
             before = self._limits.lines_before_hit if wide else 0
             for _ in range(before):
                 if begin <= position:
                     break
                 begin = data.rfind(b"\n", position, begin - 1) + 1 or position
             line += data.count(b"\n", position, begin)
-            end = _line_end(data, offset + 1)
             if wide:
                 end = _lines_ahead(data, end, self._limits.lines_after_hit)
             self._read(data, begin, end, line, events)
@@ -204,6 +208,20 @@ class _Scanner:
             position = end
             if wide and end == len(data):
                 self._window_end = max(self._window_end, line + self._limits.lines_after_hit // 2)
+
+    def _may_match(self, number: int, raw: bytes) -> bool:
+        """Whether the pattern itself, not only its literal, can match this line."""
+        if number >= self._compiled.structure:
+            return True
+        pattern = self._compiled.patterns[number]
+        if pattern.occurs_in(raw[: self._limits.max_text_chars * 2].rstrip(b"\r\n")):
+            return True
+        if not pattern.is_anchored and len(raw) <= self._limits.max_text_chars * 2:
+            return False
+        return any(
+            pattern.search(line.text[: self._limits.max_text_chars * 2]) is not None
+            for line in split_line(raw, 0, self._limits)
+        )
 
     def _count(self, number: int) -> None:
         if number < self._compiled.structure:

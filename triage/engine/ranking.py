@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from kb.catalog import Catalog, Pitfall
 from triage.engine.evidence import Evidence, Traceback
 from triage.engine.facts import Facts
 from triage.engine.fingerprint import fingerprint
-from triage.engine.signatures import Match
+from triage.engine.signatures import Match, Place
 from triage.engine.verdict import Diagnosis, EvidenceLine, Verdict
 
 _ORDER = {"conclusive": 0, "strong": 1, "hint": 2}
@@ -50,21 +51,36 @@ def decide(
     roots = sorted((c for c in kept if c.pitfall.role == "root"), key=_root_order)
     symptoms = sorted((c for c in kept if c.pitfall.role != "root"), key=_symptom_order)
     diagnoses = [_diagnosis(c, evidences, explained) for c in roots]
-    fallback = None
-    if not [c for c in roots if c.match.strength != "hint" and not c.pitfall.is_advisory]:
-        fallback = _uncaught(catalog, evidences, lasting)
+    fallback = _uncaught(catalog, evidences, lasting)
+    if fallback is not None and not _is_first(fallback, roots, closure[fallback.slug]):
+        fallback = None
     if fallback is not None:
-        covers = catalog.get(fallback.slug)
-        reach = closure[fallback.slug] if covers else frozenset()
-        told = tuple(s.slug for s in symptoms if s.slug in reach)
-        symptoms = [s for s in symptoms if s.slug not in told] + [s for s in symptoms if s.slug in told]
-        diagnoses.insert(0, _with_explains(fallback, told))
+        reach = closure[fallback.slug]
+        told = tuple(c.slug for c in (*roots, *symptoms) if c.slug in reach)
+        diagnoses.insert(0, dataclasses.replace(fallback, explains=told))
     shown = [_diagnosis(c, evidences, {}) for c in symptoms]
     consequences = [_diagnosis(c, evidences, {}) for c in _consequences(candidates, explained)]
     ordered = _answer_first(diagnoses, shown) + [
         d for d in consequences if d.slug not in {x.slug for x in (*diagnoses, *shown)}
     ]
     return _verdict(catalog, evidences, ordered, matches)
+
+
+def _is_first(
+    fallback: Diagnosis, roots: Sequence[_Candidate], reach: frozenset[str]
+) -> bool:
+    """Whether the exception that no entry knows stands before all that it cannot explain.
+
+    A gloo or NCCL line of another rank follows from a rank that died; whatever an entry names by
+    its own words goes before an exception that nobody knows.
+    """
+    line = fallback.evidence[0]
+    for candidate in roots:
+        if candidate.match.strength == "hint" or candidate.pitfall.is_advisory:
+            continue
+        if candidate.slug not in reach or candidate.match.position < (line.text_index, line.line):
+            return False
+    return True
 
 
 def _closure(catalog: Catalog) -> Mapping[str, frozenset[str]]:
@@ -95,7 +111,11 @@ def _drop_explained(
             if effect.slug in gone and cause.slug in gone:
                 continue
             if effect.slug in cause.explains and _can_explain(cause, effect):
-                if cause.slug in effect.explains and cause.slug not in gone and effect.slug not in gone:
+                if (
+                    cause.slug in effect.explains
+                    and cause.slug not in gone
+                    and effect.slug not in gone
+                ):
                     # Two that explain each other: the earlier one wins.
                     if effect.match.position < cause.match.position:
                         continue
@@ -192,7 +212,10 @@ def _culprit(match: Match, evidences: Sequence[Evidence]) -> tuple[int | None, s
     if first is not None:
         for evidence in evidences[first.text_index : first.text_index + 1]:
             for traceback in evidence.tracebacks:
-                if traceback.line <= first.hit.line <= traceback.end_line + 3 and traceback.rank is not None:
+                if (
+                    traceback.line <= first.hit.line <= traceback.end_line + 3
+                    and traceback.rank is not None
+                ):
                     return traceback.rank, traceback.host or host
             for ending in evidence.exits:
                 if ending.is_first and ending.rank is not None:
@@ -203,7 +226,7 @@ def _culprit(match: Match, evidences: Sequence[Evidence]) -> tuple[int | None, s
     return None, host
 
 
-def _earliest(match: Match) -> object:
+def _earliest(match: Match) -> Place | None:
     timed = [p for p in match.places if p.hit.time is not None and p.hit.rank is not None]
     if timed and len({p.text_index for p in match.places}) > 1:
         return min(timed, key=lambda p: p.hit.time or 0.0)
@@ -226,12 +249,6 @@ def _number(text: str) -> str | int | float:
     if re.fullmatch(r"-?\d{1,18}", text):
         return int(text)
     return text
-
-
-def _with_explains(diagnosis: Diagnosis, slugs: tuple[str, ...]) -> Diagnosis:
-    import dataclasses
-
-    return dataclasses.replace(diagnosis, explains=slugs)
 
 
 # --------------------------------------------------------------- nothing known: the exception
@@ -368,16 +385,24 @@ def _shows_failure(evidences: Sequence[Evidence]) -> bool:
     for evidence in evidences:
         if any(e.exit_code or e.signal for e in evidence.exits):
             return True
-        if any(_is_failure(t, evidence) for t in evidence.tracebacks):
+        if any(_is_failure(t, evidence) or _is_cut_off(t) for t in evidence.tracebacks):
             return True
         if any(
-            (h.rank is None or h.rank >= 0) and not h.handled and not h.warning and _SERIOUS.search(h.text)
+            (h.rank is None or h.rank >= 0)
+            and not h.handled
+            and not h.warning
+            and _SERIOUS.search(h.text)
             for h in evidence.errors
         ):
             return True
         if evidence.stacks:
             return True
     return False
+
+
+def _is_cut_off(traceback: Traceback) -> bool:
+    """Whether the text ends before the exception that the frames led to."""
+    return not traceback.exception and len(traceback.frames) >= 2
 
 
 def _error_texts(evidences: Sequence[Evidence]) -> list[str]:

@@ -50,7 +50,9 @@ _PLACEHOLDER = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _EXPRESSION = re.compile(
-    rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*[.\[(].*|[A-Za-z_]\w*[),\]]+\Z", re.DOTALL
+    rb"(?:os|self|args|cfg|config|conf|opts?|settings|environ|hparams|kwargs|params)\.\w.*|"
+    rb"[A-Za-z_][\w.]*[\[(].*|[A-Za-z_]+[),\]]+\Z",
+    re.DOTALL,
 )
 _NAME_ITSELF = re.compile(
     rb"(?:\w*[._])?(?:token|secret|password|passwd|pass|key|api_?key)[),\]:;]*\Z", re.IGNORECASE
@@ -163,7 +165,7 @@ PATTERNS: tuple[SecretPattern, ...] = (
             rb"""(?:uthorization|UTHORIZATION)\\?["']?[ \t]{0,8}[:=][ \t]{0,8}\\?["']?"""
             rb"""(?:[A-Za-z]{3,20}[ \t]+)?(?P<secret>[^\s"'\\,]{6,4096})"""
         ),
-        accepts=_is_not_code,
+        accepts=_is_value,
     ),
     SecretPattern(
         "bearer-token",
@@ -273,6 +275,8 @@ def find_secrets(block: bytes, prefilter: Prefilter = _BUILT_IN) -> list[Span]:
             if secret.starts_a_word and block[max(match.start() - 1, 0) : match.start()].isalnum():
                 continue
             start, end = _secret_part(match)
+            if block.startswith(_replacement(secret.kind), start):
+                continue
             if secret.accepts is None or secret.accepts(block[start:end]):
                 spans.append(Span(start, end, secret.kind))
     spans.sort(key=lambda span: (span.start, -span.end))
@@ -332,11 +336,15 @@ class Redactor:
                 break
             self.kinds[span.kind] += 1
             yield text[at : span.start]
-            yield b"[%s removed]" % span.kind.encode()
+            yield _replacement(span.kind)
             yield b"\n" * text.count(b"\n", span.start, span.end)
             at = span.end
         if at < cut:
             yield text[at:cut]
+
+
+def _replacement(kind: str) -> bytes:
+    return b"[%s removed]" % kind.encode()
 
 
 def _secret_part(match: re.Match[bytes]) -> tuple[int, int]:

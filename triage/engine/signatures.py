@@ -98,9 +98,7 @@ def match(catalog: Catalog, evidences: Sequence[Evidence], facts: Facts) -> list
     hits = _Hits(evidences)
     matches = []
     for pitfall in catalog.active:
-        found = [
-            m for s in pitfall.signatures if (m := _match_signature(pitfall, s, hits, facts))
-        ]
+        found = [m for s in pitfall.signatures if (m := _match_signature(pitfall, s, hits, facts))]
         if found:
             matches.append(_merge(found))
     return matches

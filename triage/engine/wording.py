@@ -25,11 +25,14 @@ _CODE_LINE = re.compile(
     r"^\s*(?:#(?!\d)|//|/\*|\*\s|\"\"\"|'''|raise |except |assert |logger?\.|logging\.|print\(|warnings\.warn\(|"
     r"parser\.add_argument|def |class |import |from \S+ import |if .*:\s*$|elif |>>> |return |echo |grep |- (?:run|name):|[-+] )"
 )
-_SETTING = re.compile(
-    r"^\s*(?:[\"']?[\w.\-]{2,60}[\"']?\s*[:=]\s*[\"'\[{]|--?[\w\-]{2,40}[= ])"
+_SETTING = re.compile(r"^\s*(?:[\"']?[\w.\-]{2,60}[\"']?\s*[:=]\s*[\"'\[{]|--?[\w\-]{2,40}[= ])")
+_EXCEPTION_NAME = re.compile(r"^\s*[\w.]*(?:Error|Exception|Warning|Failure|Exit)\b")
+_STRUCTURED = re.compile(
+    r"(?i)^\s*\{?\s*[\"']?(?:msg|message|error|exception|log|text|event|detail|stderr|stdout|reason|err|exc_info|stack)[\"']?\s*[:=]"
 )
-_STRUCTURED = re.compile(r"(?i)^\s*\{?\s*[\"']?(?:msg|message|error|exception|log|text|event|detail|stderr|stdout|reason|err|exc_info|stack)[\"']?\s*[:=]")
-_TASK_LIST = re.compile(r"(?i)\b(?:regex|pattern|matcher|rule|signature|expected_error|error_patterns|retry_on|ignore_errors|allowlist)\b")
+_TASK_LIST = re.compile(
+    r"(?i)\b(?:regex|pattern|matcher|rule|signature|expected_error|error_patterns|retry_on|ignore_errors|allowlist)\b"
+)
 
 
 def is_handled(text: str) -> bool:
@@ -46,8 +49,8 @@ def is_mention(line: Line, text: str, start: int) -> bool:
     sentence = re.split(r"[.;!?]\s+", before)[-1]
     if _ADVICE_BEFORE.search(sentence):
         return True
-    if _SETTING.match(text) and not _STRUCTURED.match(text):
-        quoted = before.count('"') % 2 == 1 or before.count("'") % 2 == 1 or "[" in before
+    if _SETTING.match(text) and not _STRUCTURED.match(text) and not _EXCEPTION_NAME.match(text):
+        quoted = before.count('"') % 2 == 1 or before.count("'") % 2 == 1
         if quoted or text.lstrip().startswith("-"):
             return True
     return _TASK_LIST.search(before) is not None

@@ -19,6 +19,8 @@ TRIGGERS = (
     "Observed flight recorder dump signal",
     "monitoredBarrier",
     "CollectiveFingerPrint(",
+    "waitForInput",
+    "missing ranks:",
 )
 _WORK = re.compile(
     r"WorkNCCL\((?:SeqNum=(?P<seq>\d+),\s*)?OpType=(?P<op>\w+)"
@@ -41,6 +43,9 @@ _BARRIER = re.compile(
 _BARRIER_FAILED = re.compile(
     r"[Rr]anks? (?P<absent>[\d, ]+) failed to pass monitoredBarrier in (?P<timeout>\d+) ?ms"
 )
+# The flight recorder's analyser (torchfrtrace) prints a set of ranks.
+_MISSING = re.compile(r"missing ranks: ?\{(?P<ranks>[\d, ]+)\}")
+_STORE_LIMIT = re.compile(r"timed out after (?P<ms>\d{1,12})ms")
 _FINGERPRINT = re.compile(
     r"Rank (?P<rank>\d+) is running (?:collective|inconsistent collective): CollectiveFingerPrint\("
     r"(?:SequenceNumber=(?P<seq>\d+), ?)?OpType=(?P<op>\w+)(?:, ?TensorShape=\[(?P<shape>[^\]]*)\])?"
@@ -71,10 +76,16 @@ class CollectiveParser:
             self._add(line, body, "observed")
         if "monitoredBarrier" in body:
             self._barrier(line, body)
-        for found in _FINGERPRINT.finditer(body):
+        if "waitForInput" in body:
+            limit = _STORE_LIMIT.search(body)
+            self._add(line, body, "wait", timeout_ms=int(limit["ms"]) if limit else None)
+        if (listed := _MISSING.search(body)) is not None:
+            for number in re.findall(r"\d+", listed["ranks"])[:64]:
+                self._add(line, body, "absent", rank=int(number))
+        for index, found in enumerate(_FINGERPRINT.finditer(body)):
             self._add(
                 line, body, "mismatch", rank=int(found["rank"]), op=found["op"],
-                seq_num=_number(found["seq"]), shape=found["shape"] or "",
+                seq_num=_number(found["seq"]), shape=found["shape"] or "", by_peer=index > 0,
             )  # fmt: skip
 
     def _work(self, line: Line, body: str, work: re.Match[str]) -> None:
@@ -122,6 +133,7 @@ class CollectiveParser:
         ran_ms: int | None = None,
         last_enqueued: int | None = None,
         last_completed: int | None = None,
+        by_peer: bool = False,
     ) -> None:
         if rank is None:
             rank = line.rank
@@ -130,7 +142,7 @@ class CollectiveParser:
         group = line.group
         if not group and (named_group := _GROUP.search(line.full)):
             group = named_group["guid"] or named_group["pg"]
-        key = (kind, rank, group, seq_num, op)
+        key = (kind, rank, group, seq_num if kind != "wait" else timeout_ms, op)
         if key in self._seen:
             return
         self._seen.add(key)
@@ -139,6 +151,7 @@ class CollectiveParser:
                 kind=kind, line=line.number, rank=rank, group=group, seq_num=seq_num, op=op,
                 numel_in=numel_in, numel_out=numel_out, shape=shape, timeout_ms=timeout_ms,
                 ran_ms=ran_ms, last_enqueued=last_enqueued, last_completed=last_completed,
+                is_named_by_peer=by_peer,
                 host=line.host, time=line.time, text=line.full[: self._limits.max_text_chars],
             )
         )  # fmt: skip

@@ -19,7 +19,9 @@ _FAILED = re.compile(
 _REPORT_RANK = re.compile(r"^\s*rank\s*: (?P<rank>\d+) \(local_rank: (?P<local>\d+)\)")
 _REPORT_CODE = re.compile(r"^\s*exitcode\s*: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)")
 _REPORT_HOST = re.compile(r"^\s*host\s*: (?P<host>\S+)")
-_REPORT_SIGNAL = re.compile(r"Signal (?P<number>\d+) \((?P<name>SIG\w+)\) received by PID (?P<pid>\d+)")
+_REPORT_SIGNAL = re.compile(
+    r"Signal (?P<number>\d+) \((?P<name>SIG\w+)\) received by PID (?P<pid>\d+)"
+)
 _SRUN = re.compile(
     r"(?:srun|slurmstepd): (?:error: )?(?P<host>[\w.\-]+): tasks? (?P<tasks>[\d,\-]+): "
     r"(?P<how>Exited with exit code (?P<code>\d+)|Out Of Memory|Killed|Terminated|"
@@ -27,14 +29,28 @@ _SRUN = re.compile(
 )
 _SPAWN_SIGNAL = re.compile(r"process (?P<rank>\d+) terminated with signal (?P<name>SIG\w+)")
 _SPAWN_CODE = re.compile(r"process (?P<rank>\d+) terminated with exit code (?P<code>\d+)")
-_FINISHED = re.compile(r"(?:Process finished with|exited with|[Ee]xit(?:ed)?(?: with)?) (?:exit )?code:? (?P<code>-?\d+)")
-_SUBPROCESS = re.compile(r"returned non-zero exit status (?P<code>\d+)|died with <Signals\.(?P<name>SIG\w+): (?P<number>\d+)>")
-_SHELL = re.compile(r"^(?:.*?line \d+:\s+(?P<pid>\d+)\s+)?(?P<how>Killed|Terminated|Segmentation fault|Aborted|Bus error)(?: \(core dumped\))?(?:\s|$)")
+_FINISHED = re.compile(
+    r"(?:Process finished with|exited with|[Ee]xit(?:ed)?(?: with)?) (?:exit )?code:? (?P<code>-?\d+)"
+)
+_SUBPROCESS = re.compile(
+    r"returned non-zero exit status (?P<code>\d+)|died with <Signals\.(?P<name>SIG\w+): (?P<number>\d+)>"
+)
+_SHELL = re.compile(
+    r"^(?:.*?line \d+:\s+(?P<pid>\d+)\s+)?(?P<how>Killed|Terminated|Segmentation fault|Aborted|Bus error)(?: \(core dumped\))?(?:\s|$)"
+)
 _SIGNALS = {
     "Killed": "SIGKILL", "Terminated": "SIGTERM", "Segmentation fault": "SIGSEGV",
     "Aborted": "SIGABRT", "Bus error": "SIGBUS", "Out Of Memory": "SIGKILL",
 }  # fmt: skip
-_BY_NUMBER = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+_BY_NUMBER = {
+    4: "SIGILL",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    11: "SIGSEGV",
+    15: "SIGTERM",
+}
 
 
 def signal_of(exit_code: int | None) -> str:

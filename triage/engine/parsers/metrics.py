@@ -29,8 +29,12 @@ _HOST_MEMORY = re.compile(
     r"(?i)\b(?:rss|host[_ ]mem(?:ory)?|ram(?:[_ ]usage| used)?|uss|pss|virtual_memory|current memory use|maxresident)\b['\"]?\s?[=: ]{1,3}\s?"
     r"(?P<value>\d+\.?\d*)\s?(?P<unit>[KMGT]i?B?)?"
 )
-_GRAPH_NODES = re.compile(r"autograd\.function\.(?P<node>\w{1,80}Backward\w*)[^|]*\|\s*(?P<value>\d{1,12})\s*\|")
-_BATCH_PRINT = re.compile(r"(?i)\b(?:finished|done|processed|completed|consumed|got|saw)\b[^\d]{0,30}(?P<value>\d{1,9})\s+(?:batches|steps|iterations|samples)\b")
+_GRAPH_NODES = re.compile(
+    r"autograd\.function\.(?P<node>\w{1,80}Backward\w*)[^|]*\|\s*(?P<value>\d{1,12})\s*\|"
+)
+_BATCH_PRINT = re.compile(
+    r"(?i)\b(?:finished|done|processed|completed|consumed|got|saw)\b[^\d]{0,30}(?P<value>\d{1,9})\s+(?:batches|steps|iterations|samples)\b"
+)
 _UNIT = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
 
 

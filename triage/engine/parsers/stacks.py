@@ -15,12 +15,16 @@ _PYSPY_THREAD = re.compile(
     r"^Thread(?: (?P<id>0x[0-9A-Fa-f]+|\d+))?(?: \((?P<state>idle|active|active\+gil)\))?"
     r"(?:: \"(?P<name>[^\"]*)\")?\s*$"
 )
-_PYSPY_FRAME = re.compile(r"^\s{2,}(?P<function>[^()\n]{1,200}?) \((?P<path>[^()\n]{1,400}?)(?::(?P<line>\d+))?\)$")
+_PYSPY_FRAME = re.compile(
+    r"^\s{2,}(?P<function>[^()\n]{1,200}?) \((?P<path>[^()\n]{1,400}?)(?::(?P<line>\d+))?\)$"
+)
 _FAULT_THREAD = re.compile(
     r"^(?:Current t|T)hread (?P<id>0x[0-9a-fA-F]+)(?: \[(?P<name>[^\]]*)\])?"
     r"(?: \((?P<note>most recent call first)\))?:"
 )
-_FAULT_FRAME = re.compile(r'^\s*File "(?P<path>[^"\n]+)", line (?P<line>\d+|\?\?\?) in (?P<function>.+)$')
+_FAULT_FRAME = re.compile(
+    r'^\s*File "(?P<path>[^"\n]+)", line (?P<line>\d+|\?\?\?) in (?P<function>.+)$'
+)
 _GDB_THREAD = re.compile(
     r"^Thread (?P<number>\d+) \((?P<what>Thread 0x[0-9a-f]+ \(LWP (?P<lwp>\d+)\)|LWP (?P<lwp2>\d+)|"
     r"process (?P<pid>\d+))(?: \"(?P<name>[^\"]*)\")?\)?"
@@ -29,8 +33,12 @@ _GDB_FRAME = re.compile(
     r"^#(?P<number>\d+)\s+(?:0x[0-9a-f]+ in )?(?P<function>[^\s(][^(\n]{0,300}?) ?\("
 )
 _GDB_AT = re.compile(r" (?:at|from) (?P<path>[^\s:]+)(?::(?P<line>\d+))?\s*$")
-_PY_IN_GDB = re.compile(r"[Ff]rame 0x[0-9a-f]+, for file (?P<path>[^,]+), line (?P<line>\d+), in (?P<function>\w+)")
-_WCHAN = re.compile(r"^\s+(?P<tid>\d+) (?P<name>[\w\-./: ]{1,40}?) (?P<wchan>[A-Za-z_]\w+|0|-)(?: \d+| running)?$")
+_PY_IN_GDB = re.compile(
+    r"[Ff]rame 0x[0-9a-f]+, for file (?P<path>[^,]+), line (?P<line>\d+), in (?P<function>\w+)"
+)
+_WCHAN = re.compile(
+    r"^\s+(?P<tid>\d+) (?P<name>[\w\-./: ]{1,40}?) (?P<wchan>[A-Za-z_]\w+|0|-)(?: \d+| running)?$"
+)
 _TREE = re.compile(r"^\s*(?P<pid>\d+) ppid (?P<parent>\d+) ")
 
 
@@ -107,7 +115,9 @@ class StackParser:
     def _begin_thread(self, line: Line, text: str) -> None:
         thread = None
         if found := _PYSPY_THREAD.match(text):
-            thread = _Thread(line.number, found["name"] or "", found["state"] or "", found["id"] or "")
+            thread = _Thread(
+                line.number, found["name"] or "", found["state"] or "", found["id"] or ""
+            )
         elif found := _FAULT_THREAD.match(text):
             thread = _Thread(line.number, found["name"] or "", "", found["id"])
             if text.startswith("Current"):
@@ -132,7 +142,10 @@ class StackParser:
         self._last_frame_line = line.number
 
     def _is_stale(self, line: Line) -> bool:
-        return self._process is not None and line.number - max(self._process.end, self._process.line) > 200
+        return (
+            self._process is not None
+            and line.number - max(self._process.end, self._process.line) > 200
+        )
 
     def _inner(self, line: Line, text: str) -> None:
         if self._in_waits and (found := _WCHAN.match(text)):
@@ -178,10 +191,16 @@ class StackParser:
             return None
         if found := _FAULT_FRAME.match(text):
             number = found["line"]
-            return Frame(found["path"], int(number) if number.isdigit() else None, found["function"].strip()[:200])
+            return Frame(
+                found["path"],
+                int(number) if number.isdigit() else None,
+                found["function"].strip()[:200],
+            )
         if self._thread is not None and (found := _PYSPY_FRAME.match(text)):
             number = found["line"]
-            return Frame(found["path"], int(number[:9]) if number else None, found["function"].strip())
+            return Frame(
+                found["path"], int(number[:9]) if number else None, found["function"].strip()
+            )
         return None
 
     def _close(self) -> None:

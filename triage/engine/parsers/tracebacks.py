@@ -142,7 +142,9 @@ class TracebackParser:
                 frames=tuple(current.frames) if current else (),
                 rank=rank,
                 host=line.host,
-                time=line.time if line.time is not None else (current.line.time if current else None),
+                time=line.time
+                if line.time is not None
+                else (current.line.time if current else None),
                 link=current.link if current else self._links.pop(key, ""),
                 inside=inside["inside"] if inside else "",
                 warning=line.level == "W" and not name.endswith("Warning"),
