@@ -157,7 +157,7 @@ AXES_COOLOFF_TIME = timedelta(minutes=5)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
 AXES_DISABLE_ACCESS_LOG = True
-AXES_HTTP_RESPONSE_CODE = 429
+AXES_LOCKOUT_CALLABLE = "triage.pages.signin.locked_out"
 AXES_VERBOSE = False
 
 # A sign-in link is used from the terminal it was printed on; an hour covers a slow start.
