@@ -17,6 +17,8 @@ def warm_up_libraries(device: torch.device, fraction: float = 0.95) -> None:
     image = torch.ones(1, 1, 16, 16, device=device)
     (square @ square).sum().item()
     torch.nn.functional.conv2d(image, image[:, :, :3, :3]).sum().item()
+
+
 # end: warm_up
 
 
@@ -29,4 +31,6 @@ def without_fast_paths() -> Iterator[None]:
         torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
     ):
         yield
+
+
 # end: isolate

@@ -15,4 +15,6 @@ def in_pieces(kernel: Callable[[Tensor], Tensor], x: Tensor, rows: int = 65_535)
     if x.shape[0] == 0:
         raise ValueError("no rows: the launch would have a grid of 0 blocks")
     return torch.cat([kernel(piece.contiguous()) for piece in x.split(rows)])
+
+
 # end: pieces

@@ -17,4 +17,6 @@ def require_kernels(device: int = 0) -> None:
             return
     name = torch.cuda.get_device_name(device)
     raise RuntimeError(f"{name} is sm_{major}{minor}; torch {torch.__version__} has {built}")
+
+
 # end: architecture

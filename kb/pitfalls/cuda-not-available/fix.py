@@ -19,4 +19,6 @@ def own_device() -> torch.device:
         )
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank)
+
+
 # end: device

@@ -14,6 +14,8 @@ def load_weights(model: nn.Module, path: Path) -> None:
     """
     state = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
     model.load_state_dict(state)
+
+
 # end: load
 
 
@@ -37,4 +39,6 @@ def tree_memory_mib(root: int) -> int:
             continue
         total_kib += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     return total_kib // 1024
+
+
 # end: memory

@@ -26,8 +26,13 @@ class StopRequest:
         return bool(asked.item())
 
 
-def train(steps: int, start: int, train_step: Callable[[int], None],
-          save: Callable[[int], None], device: torch.device) -> None:
+def train(
+    steps: int,
+    start: int,
+    train_step: Callable[[int], None],
+    save: Callable[[int], None],
+    device: torch.device,
+) -> None:
     """Runs from `start`, saves every 1000 steps and once more when asked to stop."""
     stop = StopRequest()
     for step in range(start, steps):
