@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 from django.utils.datastructures import MultiValueDict
 
+from triage.pages.wording import size_in_words
 from triage.services.intake import JobFacts, NamedStream
 
 SCHEDULERS = ("slurm", "kubernetes", "torchrun", "ray", "other")
@@ -40,8 +42,26 @@ class FilesField(forms.Field):
 class TextsForm(forms.Form):
     """A paste, files, or both."""
 
-    text = forms.CharField(required=False, strip=False, widget=forms.Textarea)
+    # Not a CharField, which refuses NUL characters: logs have them, and intake drops them.
+    text = forms.Field(required=False, widget=forms.Textarea, label="Text")
     files = FilesField(required=False)
+
+    def clean_text(self) -> str:
+        """The paste, unless it is over the limit."""
+        text: str = self.cleaned_data["text"] or ""
+        limit_bytes = settings.PITSTOP_MAX_PASTE_BYTES
+        if len(text) > limit_bytes or len(text.encode("utf-8", "replace")) > limit_bytes:
+            raise forms.ValidationError(
+                f"The box takes up to {size_in_words(limit_bytes)}. Drop the log as a file "
+                "instead; gzip is fine."
+            )
+        return text
+
+    def problem(self) -> str:
+        """The first complaint about a field, with the field's name."""
+        name, messages = next(iter(self.errors.items()))
+        label = self.fields[name].label or name
+        return f"{label}: {messages[0]}"
 
     def texts(self) -> Iterator[NamedStream]:
         """What was pasted first, then the files."""
@@ -49,7 +69,9 @@ class TextsForm(forms.Form):
         files = self.cleaned_data["files"]
         if pasted.strip() or not files:
             # Browsers send form text with \r\n; logs are read with the line ends they had.
-            yield NamedStream("", io.BytesIO(pasted.replace("\r\n", "\n").encode()))
+            yield NamedStream(
+                "", io.BytesIO(pasted.replace("\r\n", "\n").encode("utf-8", "replace"))
+            )
         for file in files:
             yield NamedStream(file.name or "", file)
 
@@ -80,9 +102,3 @@ class TriageForm(TextsForm):
             scheduler=facts["scheduler"],
             gpus=facts["gpus"],
         )
-
-    def problem(self) -> str:
-        """The first complaint about a field, with the field's name."""
-        name, messages = next(iter(self.errors.items()))
-        label = self.fields[name].label or name
-        return f"{label}: {messages[0]}"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.urls import reverse
 from django.utils import timezone
@@ -31,6 +32,15 @@ from triage.pages.wording import (
 MAX_EVIDENCE_SHOWN = 6
 #: Rows of the table of texts.
 MAX_TEXTS_LISTED = 40
+#: Remarks of the scan that are shown.
+MAX_NOTES = 12
+#: What the page tells of a scan, read out of the evidence without loading the rest.
+_READ_FACTS = (
+    "evidence__ranks",
+    "evidence__first_time",
+    "evidence__last_time",
+    "evidence__notes",
+)
 #: Lines of one excerpt.
 MAX_EXCERPT_LINES = 12
 #: What begins with a capitalised word is a sentence; anything else is a command to copy.
@@ -78,7 +88,7 @@ class TextRow:
 
     label: str
     name: str
-    line_count: int
+    line_count: str
     size: str
     error: str
 
@@ -109,6 +119,7 @@ class IncidentPage:
     diagnosis: Diagnosis | None
     kind: str
     heading: str
+    lead: str
     state: Wording
     progress: Progress
     answer: FindingCard | None = None
@@ -117,6 +128,7 @@ class IncidentPage:
     explained: Sequence[Pitfall] = ()
     steps: Sequence[Step] = ()
     reading: Sequence[str] = ()
+    notes: Sequence[str] = ()
     evidence: Sequence[Span] = field(default_factory=tuple)
 
     @property
@@ -136,6 +148,12 @@ class IncidentPage:
         return self.is_working and timezone.now() - self.incident.updated_at > timedelta(minutes=1)
 
     @property
+    def title(self) -> str:
+        """The incident's name, where it says more than the job's id."""
+        title: str = self.incident.title
+        return "" if title == self.incident.job_id else title
+
+    @property
     def job_in_words(self) -> str:
         """`attempt 2 · 8 GPUs · slurm`; empty without a job."""
         incident = self.incident
@@ -148,6 +166,17 @@ class IncidentPage:
             words.append(count_in_words(incident.gpus, "GPU"))
         if incident.scheduler:
             words.append(incident.scheduler)
+        return " · ".join(words)
+
+    @property
+    def size_in_words(self) -> str:
+        """`8 texts · 4,127 lines · 1.2 MB`."""
+        words = [
+            count_in_words(sum(s.line_count for s in self.submissions), "line"),
+            size_in_words(sum(s.size_bytes for s in self.submissions)),
+        ]
+        if len(self.submissions) > 1:
+            words.insert(0, count_in_words(len(self.submissions), "text"))
         return " · ".join(words)
 
     @property
@@ -164,7 +193,7 @@ class IncidentPage:
     def listed_texts(self) -> list[TextRow]:
         """The first texts, for a table."""
         return [
-            TextRow(s.label, s.name, s.line_count, size_in_words(s.size_bytes), s.error)
+            TextRow(s.label, s.name, f"{s.line_count:,}", size_in_words(s.size_bytes), s.error)
             for s in self.submissions[:MAX_TEXTS_LISTED]
         ]
 
@@ -182,6 +211,11 @@ class IncidentPage:
 def build_page(incident: Incident, catalog: Catalog) -> IncidentPage:
     """The page of an incident, at whatever point of its life it is."""
     submissions = list(incident.submissions.light())
+    read = list(
+        incident.submissions.filter(state=Submission.State.SCANNED)
+        .order_by("position")
+        .values("position", *_READ_FACTS)[:MAX_TEXTS_LISTED]
+    )
     diagnosis = incident.current_diagnosis
     findings = list(diagnosis.findings.all()) if diagnosis else []
     writer = _CardWriter(incident, submissions, diagnosis, catalog)
@@ -191,12 +225,14 @@ def build_page(incident: Incident, catalog: Catalog) -> IncidentPage:
     consequences = [card for card in cards[1:] if card.slug in explained]
     named = {card.slug for card in cards}
     kind = _kind(incident)
+    heading, lead = _split_sentence(_heading(kind, incident, diagnosis, answer))
     return IncidentPage(
         incident=incident,
         submissions=submissions,
         diagnosis=diagnosis,
         kind=kind,
-        heading=_heading(kind, incident, diagnosis, answer),
+        heading=heading,
+        lead=lead,
         state=STATES[incident.state],
         progress=_progress(submissions),
         answer=answer,
@@ -204,7 +240,12 @@ def build_page(incident: Incident, catalog: Catalog) -> IncidentPage:
         others=[card for card in cards[1:] if card.slug not in explained],
         explained=[p for slug in sorted(explained - named) if (p := catalog.get(slug))],
         steps=_steps(diagnosis, answer),
-        reading=_reading(incident, submissions, diagnosis),
+        reading=_reading(incident, submissions, diagnosis, read),
+        notes=[
+            f"T{row['position']}: {note}" if len(submissions) > 1 else str(note)
+            for row in read
+            for note in row["evidence__notes"] or ()
+        ][:MAX_NOTES],
         evidence=[link.span for card in cards for link in card.evidence]
         + [span for finding in findings for span in writer.spans(finding)],
     )
@@ -303,6 +344,12 @@ def _heading(
     return VERDICTS[kind].meaning
 
 
+def _split_sentence(text: str) -> tuple[str, str]:
+    """The first sentence, which is the heading, and the rest."""
+    first, stop, rest = text.partition(". ")
+    return (first + ".", rest) if stop else (text, "")
+
+
 def _progress(submissions: Sequence[Submission]) -> Progress:
     return Progress(
         read_bytes=sum(
@@ -326,14 +373,24 @@ def _steps(diagnosis: Diagnosis | None, answer: FindingCard | None) -> list[Step
 
 
 def _reading(
-    incident: Incident, submissions: Sequence[Submission], diagnosis: Diagnosis | None
+    incident: Incident,
+    submissions: Sequence[Submission],
+    diagnosis: Diagnosis | None,
+    read: Sequence[dict[str, Any]],
 ) -> list[str]:
-    """What was read, in words: texts, lines, size, and how long it took."""
+    """What was read, in words: texts, lines, size, ranks, the time it tells of, and how long."""
     lines = sum(s.line_count for s in submissions)
     size_bytes = sum(s.size_bytes for s in submissions)
     words = [count_in_words(lines, "line"), size_in_words(size_bytes)]
     if len(submissions) > 1:
         words.insert(0, count_in_words(len(submissions), "text"))
+    ranks = {rank for row in read for rank in row["evidence__ranks"] or ()}
+    if ranks:
+        words.append(f"rank {min(ranks)}" if len(ranks) == 1 else f"{len(ranks)} ranks")
+    starts = [row["evidence__first_time"] for row in read]
+    ends = [row["evidence__last_time"] for row in read]
+    if len(starts) == 1 and starts[0] is not None and ends[0] is not None and ends[0] > starts[0]:
+        words.append(f"{duration_in_words(ends[0] - starts[0])} of the run")
     if diagnosis is not None:
         taken = _between(incident.created_at, diagnosis.created_at)
         words.append(f"diagnosed {duration_in_words(taken)} after it came in")

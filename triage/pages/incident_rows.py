@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from django.utils import timezone
+
 from kb.catalog import Catalog
 from triage.models import Incident
-from triage.pages.wording import CONFIDENCE, STATES, VERDICTS
+from triage.pages.wording import CONFIDENCE, STATES, VERDICTS, age_in_words, count_in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class IncidentRow:
     confidence: str
     rank: int | None
     subject: str
+    age: str
 
 
 def build_rows(found: Iterable[Incident], catalog: Catalog) -> list[IncidentRow]:
@@ -51,5 +54,10 @@ def _row(incident: Incident, catalog: Catalog) -> IncidentRow:
         if finding is not None and answer and finding.confidence in CONFIDENCE
         else "",
         rank=finding.rank if finding is not None and answer else None,
-        subject=incident.title,
+        subject=incident.title or _texts(incident.texts_received),
+        age=age_in_words((timezone.now() - incident.created_at).total_seconds()),
     )
+
+
+def _texts(number: int) -> str:
+    return count_in_words(number, "text") if number > 1 else ""

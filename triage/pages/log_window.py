@@ -66,6 +66,7 @@ class LogWindow:
     later: int | None = None
     query: str = ""
     match: int | None = None
+    is_at_end: bool = False
 
     @property
     def first(self) -> int:
@@ -76,6 +77,11 @@ class LogWindow:
     def last(self) -> int:
         """The number of the last line shown; 0 if there is none."""
         return self.lines[-1].number if self.lines else 0
+
+    @property
+    def line_count(self) -> str:
+        """Lines of the text, in words."""
+        return f"{self.text.line_count:,}" if self.text else ""
 
     @property
     def find_after(self) -> int:
@@ -119,6 +125,7 @@ def open_log(
             line = match or line
         if line is None and first is None and spans:
             first = _start_around(spans[0].line)
+        is_at_end = line is None and first is None
         first = _first_line(text, first, line)
         shown = texts.read_lines(text, first, LINES_A_PAGE)
     except FileNotFoundError:
@@ -143,6 +150,7 @@ def open_log(
         later=last + 1 if shown and last < text.line_count else None,
         query=query,
         match=match,
+        is_at_end=is_at_end,
     )
 
 

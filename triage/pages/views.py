@@ -27,7 +27,6 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from django_htmx.http import HttpResponseClientRedirect
 
 from triage.models import Incident, Submission
-from triage.pages import errors
 from triage.pages.context import THEMES
 from triage.pages.forms import TextsForm, TriageForm
 from triage.pages.incident_page import IncidentPage, build_page
@@ -198,7 +197,7 @@ def incident_add(request: HttpRequest, number: int) -> HttpResponse:
     target = get_object_or_404(Incident, pk=number)
     form = TextsForm(request.POST, request.FILES)
     if not form.is_valid():
-        return errors.bad_request(request, ValueError("not a form of texts"))
+        return _complain(request, form.problem(), 413, target)
     try:
         received = intake.receive(form.texts(), who=request.user, incident=target)
     except intake.IntakeError as error:
@@ -223,7 +222,7 @@ def incident_destroy(request: HttpRequest, number: int) -> HttpResponse:
 def _receive(request: HttpRequest) -> HttpResponse:
     form = TriageForm(request.POST, request.FILES)
     if not form.is_valid():
-        return _home_page(request, problem=form.problem(), status=422)
+        return _complain(request, form.problem(), 422)
     try:
         received = intake.receive(form.texts(), who=request.user, job=form.job())
     except intake.IntakeError as error:
@@ -236,14 +235,24 @@ def _refuse(
     request: HttpRequest, error: intake.IntakeError, target: Incident | None = None
 ) -> HttpResponse:
     """The complaint beside the form that was sent, which keeps what was typed."""
-    problem = f"{error.problem} {error.hint}"
+    return _complain(request, error.problem, error.status, target, hint=error.hint)
+
+
+def _complain(
+    request: HttpRequest,
+    problem: str,
+    status: int,
+    target: Incident | None = None,
+    *,
+    hint: str = "",
+) -> HttpResponse:
     if request.htmx:
-        context = {"heading": error.problem.rstrip("."), "sentences": [error.hint]}
-        return render(request, "_error.html", context, status=error.status)
+        context = {"heading": problem.rstrip("."), "sentences": [hint]}
+        return render(request, "_error.html", context, status=status)
     if target is not None:
-        messages.error(request, problem)
+        messages.error(request, f"{problem} {hint}")
         return redirect(target)
-    return _home_page(request, problem=problem, status=error.status)
+    return _home_page(request, problem=f"{problem} {hint}", status=status)
 
 
 def _tell(request: HttpRequest, received: intake.Received) -> None:
@@ -270,9 +279,6 @@ def _home_page(
     problem: str = "",
     status: int = 200,
 ) -> HttpResponse:
-    if problem and request.htmx:
-        context = {"heading": problem, "sentences": []}
-        return render(request, "_error.html", context, status=status)
     form = TriageForm(request.POST or None, initial={"text": text})
     recent = list(Incident.objects.newest_first().with_answer()[:RECENT_INCIDENTS])
     context = {

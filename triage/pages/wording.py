@@ -52,7 +52,9 @@ def size_in_words(size_bytes: int) -> str:
 
 
 def duration_in_words(seconds: float) -> str:
-    """`0.4 s`, `41 s`, `12 min`, `1 h 30 min`, `3 d 4 h`."""
+    """`84 ms`, `1.4 s`, `41 s`, `12 min`, `1 h 30 min`, `3 d 4 h`."""
+    if seconds < 1:
+        return f"{seconds * 1_000:.0f} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 60:
@@ -65,6 +67,11 @@ def duration_in_words(seconds: float) -> str:
         return f"{hours} h {minutes} min" if minutes else f"{hours} h"
     days, hours = divmod(hours, 24)
     return f"{days} d {hours} h" if hours else f"{days} d"
+
+
+def age_in_words(seconds: float) -> str:
+    """`just now`, `12 min ago`, `3 d 4 h ago`."""
+    return "just now" if seconds < 60 else f"{duration_in_words(seconds)} ago"
 
 
 def count_in_words(number: int, noun: str) -> str:

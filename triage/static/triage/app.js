@@ -42,11 +42,11 @@
     for (const time of all("time[datetime]", within)) {
       const moment = new Date(time.dateTime);
       if (Number.isNaN(moment.getTime()) || time.title) continue;
-      time.title = moment.toLocaleString(undefined, { dateStyle: "full", timeStyle: "long" });
+      time.title = moment.toLocaleString(undefined, { dateStyle: "full", timeStyle: "long", hourCycle: "h23" });
       if (time.dataset.show === "clock") {
-        time.textContent = moment.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+        time.textContent = moment.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
       } else if (time.dataset.show === "stamp") {
-        time.textContent = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+        time.textContent = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short", hourCycle: "h23" });
       }
     }
   }
@@ -69,8 +69,24 @@
     const scroller = line.closest(".lines");
     if (scroller) scroller.scrollLeft = 0;
     requestAnimationFrame(() => line.classList.add("arrived"));
-    if (focus) one(".n", line)?.focus({ preventScroll: true });
+    if (focus) one(".line-no", line)?.focus({ preventScroll: true });
     return true;
+  }
+
+  // Shows the line that was asked for, or the first evidence, or the end, without moving the page.
+  function placeLog() {
+    const scroller = one("#log .lines");
+    if (!scroller) return;
+    const line = one("li.target, li.first-evidence", scroller);
+    if (line) {
+      const above = line.getBoundingClientRect().top - scroller.getBoundingClientRect().top;
+      scroller.scrollTop += above - scroller.clientHeight / 3;
+    } else if ("atEnd" in scroller.dataset) {
+      scroller.scrollTop = scroller.scrollHeight;
+    }
+    const tabs = one("#log .tabs");
+    const tab = tabs && one("[aria-current]", tabs);
+    if (tab) tabs.scrollLeft = tab.offsetLeft - tabs.clientWidth / 3;
   }
 
   function goToLine(text, line, { remember = true } = {}) {
@@ -313,8 +329,7 @@
     wrapLines();
     const found = location.hash.match(LINE_LINK);
     if (event.target.id === "log" || event.detail.elt?.id === "log") {
-      const target = one("#log li.target");
-      if (target) target.scrollIntoView({ block: "center" });
+      placeLog();
     }
     if (found) markCurrentEvidence(location.hash.slice(1));
   });
@@ -325,13 +340,8 @@
     if (form) triageForm(form);
     localTimes(document);
     wrapLines();
-    if (location.hash) followHash();
-    else one("#log li.target, #log li.first-evidence")?.closest(".lines").scrollTo({ top: lineOffset() });
-  }
-  function lineOffset() {
-    const line = one("#log li.target, #log li.first-evidence");
-    const scroller = line.closest(".lines");
-    return Math.max(0, line.offsetTop - scroller.offsetTop - scroller.clientHeight / 3);
+    placeLog();
+    followHash();
   }
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
   else start();
