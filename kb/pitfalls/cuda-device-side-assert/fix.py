@@ -39,7 +39,7 @@ def binary_loss(logits: Tensor, target: Tensor) -> Tensor:
 
     A NaN becomes a NaN loss that can be found, not an assertion that kills the CUDA context.
     """
-    return F.binary_cross_entropy_with_logits(logits, target.clamp(0.0, 1.0))
+    return F.binary_cross_entropy_with_logits(logits, target)
 
 
 # end: logits
