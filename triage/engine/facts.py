@@ -442,7 +442,7 @@ def rank_busy_until_the_timeout(evidences: Sequence[Evidence]) -> Fact | None:
         if failure_line is None:
             continue
         bar = _unfinished_bar(evidence.progress, failure_line)
-        if bar is None or bar.elapsed_s is None:
+        if bar is None or bar.elapsed_s is None or _was_killed(evidence, bar, failure_line):
             continue
         close = any(0.8 * t <= bar.elapsed_s <= 1.2 * t for t in limits_s)
         long = bar.elapsed_s >= 0.8 * min(limits_s, default=600.0)
@@ -495,6 +495,14 @@ def _unfinished_bar(progress: Iterable[Progress], before_line: int) -> Progress 
         p for p in last.values() if (p.total is None or p.done < p.total) and (p.elapsed_s or 0) > 0
     ]
     return max(open_bars, key=lambda p: (p.line, p.elapsed_s or 0), default=None)
+
+
+def _was_killed(evidence: Evidence, bar: Progress, failure_line: int) -> bool:
+    """Whether the bar stopped because a signal ended its process."""
+    return any(
+        ending.signal and ending.rank == bar.rank and bar.line <= ending.line <= failure_line
+        for ending in evidence.exits
+    )
 
 
 def _only_rank_left(evidence: Evidence) -> int | None:

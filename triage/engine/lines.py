@@ -248,6 +248,7 @@ _PREFIX = re.compile(
         (
             r"\[(?:rank|default|RANK|Rank|RANK:|local_rank|worker)[ =:]{0,2}(?P<rank>\d{1,6})\]"
             r"(?:\s*\|\|)?:?\s?",
+            r"\[(?!(?:epoch|step|iter|batch|fold|stage))[a-z]{2,20}(?P<role_rank>\d{1,6})(?:\|\d+)?\]:\s?",
             r"\[(?P<mpi_job>\d+),(?P<mpi_rank>\d+)\]<(?:stdout|stderr|stddiag)>:?\s?",
             r"\[PG (?:ID )?(?P<pg>\w+)(?: PG GUID (?P<guid>[^\]\s]*))?(?: Rank (?P<pg_rank>\d+))?\]\s?",
             r"\[(?P<pg_any>PG [^\]]{1,80}) Rank (?P<pg_any_rank>\d+)\]\s?",
@@ -426,7 +427,7 @@ def _strip_prefixes(line: Line, text: str) -> int:
 
 def _take(line: Line, found: re.Match[str]) -> None:
     """Writes what one prefix says into the line."""
-    for name in ("rank", "mpi_rank", "pg_rank", "pg_any_rank", "srun", "word_rank"):
+    for name in ("rank", "mpi_rank", "role_rank", "pg_rank", "pg_any_rank", "srun", "word_rank"):
         if found[name] is not None and (line.rank is None or name in ("pg_rank", "rank")):
             line.rank = int(found[name])
     if found["pg"] is not None:
@@ -439,6 +440,9 @@ def _take(line: Line, found: re.Match[str]) -> None:
     source = found["glog_source"] or found["tag_source"] or found["py_source"]
     if source:
         line.source = source
+    if line.time is not None:
+        # The outermost stamp is on every line and of one clock; those behind it are the program's.
+        return
     if found["glog_date"]:
         date = found["glog_date"]
         month, day = int(date[:-2]), int(date[-2:])

@@ -127,6 +127,9 @@ def _drop_explained(
 def _can_explain(cause: _Candidate, effect: _Candidate) -> bool:
     if cause.pitfall.is_advisory and not effect.pitfall.is_advisory:
         return False
+    if cause.pitfall.role == "symptom" and effect.pitfall.role == "root":
+        # A symptom may end a process, but what stood before it is not its doing.
+        return cause.match.position < effect.match.position
     if cause.match.strength == "hint" and effect.match.strength != "hint":
         return effect.pitfall.role == "symptom" and bool(cause.match.facts)
     mine, other = cause.match.time, effect.match.time
@@ -266,7 +269,7 @@ def _uncaught(
         for traceback in evidence.tracebacks:
             if not _is_failure(traceback, evidence):
                 continue
-            if any(traceback.line <= line <= traceback.end_line + 1 for line in spoken):
+            if any(traceback.line <= line <= traceback.end_line for line in spoken):
                 continue
             return _exception_diagnosis(pitfall, index, traceback)
     return None

@@ -82,6 +82,8 @@ class StackParser:
         if not text or line.bar is not None:
             return
         first = text[0]
+        if self._is_of_another(line, text):
+            return
         if first in " \t#":
             self._inner(line, text)
             return
@@ -103,6 +105,13 @@ class StackParser:
             self._begin_process(line, None, text)
         elif self._thread is not None and first not in "-":
             self._thread = None
+
+    def _is_of_another(self, line: Line, text: str) -> bool:
+        """Whether the line is another rank's print that fell between the lines of a dump."""
+        process = self._process
+        if process is None or line.rank == process.rank:
+            return False
+        return not text.startswith(("Process ", "Thread ", "Current thread", "===", "Fatal Python"))
 
     def _begin_process(self, line: Line, pid: int | None, command: str) -> None:
         current = self._process
