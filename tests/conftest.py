@@ -36,6 +36,17 @@ ROOT = Path(__file__).resolve().parent.parent
 _START_TIMEOUT_S = 90
 
 
+_SERVICE_FIXTURES = frozenset({"db", "transactional_db", "redis_url", "outside_services"})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what touches database or queue, so that it can run again on other ones."""
+    for item in items:
+        uses = set(getattr(item, "fixturenames", ()))
+        if item.get_closest_marker("django_db") or uses & _SERVICE_FIXTURES:
+            item.add_marker("services")
+
+
 @pytest.fixture(scope="session")
 def catalog() -> Catalog:
     """The built-in entries."""
