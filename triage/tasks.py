@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from celery import shared_task
+from typing import Any
+
+from celery import shared_task, signals
 from django.conf import settings
 
+from triage.engine.pipeline import compile_catalog
 from triage.services import diagnosis
 from triage.services import sweep as sweeping
+from triage.services.catalog import current_catalog
 
 # Above the soft limit, which the task answers with a clear error, stands the hard one, which kills
 # its process: seconds for writing that error.
 _GRACE_S = 20
+
+
+@signals.worker_init.connect
+def _read_the_catalog(**_: Any) -> None:
+    # Before the pool forks: its processes share the compiled patterns, and none makes the first
+    # person wait for them.
+    compile_catalog(current_catalog())
 
 
 @shared_task(

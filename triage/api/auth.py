@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from asgiref.sync import sync_to_async
 from django.http import HttpRequest
 from ninja.security import HttpBearer
@@ -40,8 +38,8 @@ class TokenAuth(HttpBearer):
 class AsyncTokenAuth(TokenAuth):
     """The same for endpoints that wait: the look-up must not run on the event loop."""
 
-    is_async = True
-
-    def __call__(self, request: HttpRequest) -> Any:
-        """A coroutine for TokenAuth's answer."""
-        return sync_to_async(super().__call__)(request)
+    async def authenticate(  # type: ignore[override]  # ninja awaits what is a coroutine
+        self, request: HttpRequest, token: str
+    ) -> ApiToken | None:
+        """TokenAuth's answer."""
+        return await sync_to_async(super().authenticate)(request, token)

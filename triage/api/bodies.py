@@ -172,11 +172,7 @@ def openapi_body() -> dict[str, Any]:
         "requestBody": {
             "required": True,
             "content": {
-                "application/json": {
-                    "schema": IncidentIn.model_json_schema(
-                        ref_template="#/components/schemas/{model}"
-                    )
-                },
+                "application/json": {"schema": _inlined(IncidentIn.model_json_schema())},
                 "multipart/form-data": {"schema": {"type": "object", "properties": form}},
                 "text/plain": {"schema": {"type": "string"}},
                 "application/gzip": binary,
@@ -192,6 +188,21 @@ def openapi_body() -> dict[str, Any]:
             for name in ("name", "title", *job)
         ],
     }
+
+
+def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with its `$defs` in place: a reference would point outside the document."""
+    definitions = schema.pop("$defs", {})
+
+    def inline(node: Any) -> Any:
+        if isinstance(node, dict):
+            if reference := node.get("$ref"):
+                return inline(definitions[reference.rsplit("/", 1)[-1]])
+            return {key: inline(value) for key, value in node.items()}
+        return [inline(value) for value in node] if isinstance(node, list) else node
+
+    result: dict[str, Any] = inline(schema)
+    return result
 
 
 def _names_of_job_parameters() -> Iterator[str]:

@@ -9,7 +9,9 @@ from typing import Annotated, Any
 from asgiref.sync import sync_to_async
 from django.http import HttpRequest, HttpResponse
 from ninja import NinjaAPI, Query
+from ninja.errors import AuthenticationError
 from ninja.openapi.views import openapi_view
+from ninja.responses import Status
 from pydantic import Field
 
 from triage.api import answers, schemas
@@ -55,13 +57,13 @@ def docs(request: HttpRequest) -> HttpResponse:
     openapi_extra=openapi_body(),
     summary="Send texts",
 )
-def send_texts(request: HttpRequest) -> tuple[int, dict[str, Any]]:
+def send_texts(request: HttpRequest) -> Status[dict[str, Any]]:
     """Takes one text or several and answers at once; the diagnosis follows.
 
     Texts of the same `job.id` and `job.attempt` join one incident. The same text sent twice is one.
     Secrets are replaced before anything is stored.
     """
-    return 202, _receive(request)
+    return Status(202, _receive(request))
 
 
 @api.post(
@@ -71,9 +73,9 @@ def send_texts(request: HttpRequest) -> tuple[int, dict[str, Any]]:
     openapi_extra=openapi_body(),
     summary="Add texts to an incident",
 )
-def add_texts(request: HttpRequest, reference: str) -> tuple[int, dict[str, Any]]:
+def add_texts(request: HttpRequest, reference: str) -> Status[dict[str, Any]]:
     """Adds what was asked for, such as the output of the commands in `next`."""
-    return 202, _receive(request, incident=_visible(request, reference))
+    return Status(202, _receive(request, incident=_visible(request, reference)))
 
 
 @api.get(
@@ -212,13 +214,13 @@ def list_tokens(request: HttpRequest) -> list[dict[str, Any]]:
 @api.delete(
     "/tokens/{token_id}", auth=TokenAuth("admin"), response={204: None}, summary="Revoke a token"
 )
-def revoke_token(request: HttpRequest, token_id: int) -> tuple[int, None]:
+def revoke_token(request: HttpRequest, token_id: int) -> Status[None]:
     """Ends the token's life now."""
     token = ApiToken.objects.filter(pk=token_id).first()
     if token is None:
         raise Problem(404, "not-found", "There is no such token.")
     tokens.revoke(token)
-    return 204, None
+    return Status(204, None)
 
 
 def _receive(request: HttpRequest, incident: Incident | None = None) -> dict[str, Any]:
@@ -231,7 +233,9 @@ def _receive(request: HttpRequest, incident: Incident | None = None) -> dict[str
 
 
 def _token(request: HttpRequest) -> ApiToken:
-    token: ApiToken = request.auth  # type: ignore[attr-defined]  # set by TokenAuth
+    token = getattr(request, "auth", None)
+    if not isinstance(token, ApiToken):
+        raise AuthenticationError
     return token
 
 

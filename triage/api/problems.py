@@ -62,7 +62,7 @@ def respond(request: HttpRequest, problem: Problem) -> HttpResponse:
 
 def of_intake(error: IntakeError) -> Problem:
     """What intake refused, as a problem."""
-    more = {"text": error.name} if error.name else {}
+    more: dict[str, Any] = {"text": error.name} if error.name else {}
     return Problem(error.status, error.code, error.problem, hint=error.hint, **more)
 
 

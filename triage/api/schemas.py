@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from ninja import Schema
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from triage.services.intake import JobFacts
 
@@ -15,7 +15,7 @@ _MOST_JOB_BYTES = 16 * 1024
 _LARGEST_INTEGER = 2**31 - 1
 
 
-class JobIn(Schema):
+class JobIn(BaseModel):
     """What the scheduler knows of the job. `id` with `attempt` names the incident; further keys
     are kept as they are."""
 
@@ -49,14 +49,14 @@ class JobIn(Schema):
         )
 
 
-class TextIn(Schema):
+class TextIn(BaseModel):
     """One text."""
 
     text: str
     name: str = Field("", max_length=1000, description="Its file name, such as rank3.log.")
 
 
-class IncidentIn(Schema):
+class IncidentIn(BaseModel):
     """A log, a traceback, stack dumps: one text, or several in `texts`."""
 
     text: str | None = None
@@ -109,7 +109,7 @@ class DiagnosisOut(Schema):
     advice: str
 
 
-class JobOut(Schema):
+class JobOut(BaseModel):
     """What is known of the job."""
 
     model_config = ConfigDict(extra="allow")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.models import AbstractBaseUser
+from functools import partial
+
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F
 
@@ -21,7 +23,7 @@ def by_reference(reference: str) -> Incident | None:
 
 def destroy_texts(
     incident: Incident,
-    who: AbstractBaseUser | None = None,
+    who: User | None = None,
     *,
     positions: list[int] | None = None,
     reason: str = "",
@@ -80,5 +82,5 @@ def destroy_texts(
             who=who,
         )
         for _, _, stored_at in rows:
-            transaction.on_commit(lambda name=stored_at: delete_stored(name))
+            transaction.on_commit(partial(delete_stored, stored_at))
     return len(rows)

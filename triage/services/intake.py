@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from django.conf import settings
-from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F
 
@@ -109,7 +109,7 @@ class _StoredText:
 def receive(
     texts: Iterable[NamedStream],
     *,
-    who: AbstractBaseUser | None = None,
+    who: User | None = None,
     job: JobFacts | None = None,
     token: ApiToken | None = None,
     incident: Incident | None = None,
@@ -159,7 +159,7 @@ def _file_under_incident(
     stored: list[_StoredText],
     skipped: list[Skipped],
     *,
-    who: AbstractBaseUser | None,
+    who: User | None,
     job: JobFacts,
     token: ApiToken | None,
     incident: Incident | None,
@@ -214,7 +214,7 @@ def _file_under_incident(
 def _open_or_join(
     stored: list[_StoredText],
     *,
-    who: AbstractBaseUser | None,
+    who: User | None,
     job: JobFacts,
     token: ApiToken | None,
     title: str,
@@ -233,9 +233,7 @@ def _open_or_join(
     )
 
 
-def _intake_key(
-    stored: list[_StoredText], *, who: AbstractBaseUser | None, token: ApiToken | None
-) -> str:
+def _intake_key(stored: list[_StoredText], *, who: User | None, token: ApiToken | None) -> str:
     """One key for one sender and one set of texts, in whatever order."""
     sender = f"user {who.pk}" if who else f"token {token.pk}" if token else "nobody"
     texts = sorted({text.sha256 for text in stored})
@@ -246,7 +244,7 @@ def _add_submissions(
     incident: Incident,
     fresh: list[_StoredText],
     *,
-    who: AbstractBaseUser | None,
+    who: User | None,
     token: ApiToken | None,
 ) -> None:
     submissions = Submission.objects.bulk_create(
@@ -395,7 +393,7 @@ def _checked(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
     """The blocks, unless their beginning shows that they are no text."""
     is_checked = False
     for block in blocks:
-        if not is_checked and block.strip(b"\0"):
+        if not is_checked and block != bytes(len(block)):
             _refuse_binary(block, name)
             is_checked = True
         yield block
@@ -463,7 +461,7 @@ def _as_utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
 def _without_nuls(blocks: Iterator[bytes]) -> Iterator[bytes]:
     # A log cut while its writer goes on begins with gigabytes of them; PostgreSQL refuses them.
     for block in blocks:
-        yield block.replace(b"\0", b"") if b"\0" in block else block
+        yield block.translate(None, b"\0") if b"\0" in block else block
 
 
 # ------------------------------------------------------------------------------ errors

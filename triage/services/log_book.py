@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.auth.models import User
 from django.utils import timezone
 
 from triage.models import Incident, LogBookEntry
@@ -21,7 +21,7 @@ def write(
     kind: str,
     data: Mapping[str, Any],
     *,
-    who: AbstractBaseUser | None = None,
+    who: User | None = None,
 ) -> LogBookEntry:
     """Adds a row, now. Call it inside the transaction that does what the row tells."""
     return LogBookEntry.objects.create(

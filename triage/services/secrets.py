@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Iterable, Sequence
 from functools import cache
+from typing import cast
 
 from detect_secrets.plugins.azure_storage_key import AzureStorageKeyDetector
 from detect_secrets.plugins.base import RegexBasedDetector
@@ -27,8 +28,9 @@ from triage.engine.redaction import (
 
 try:
     import hyperscan
-except ImportError:  # no wheel for this machine: the byte search of the engine serves
-    hyperscan = None
+except ImportError:
+    # No wheel for this machine: the byte search of the engine serves.
+    hyperscan = None  # type: ignore[assignment]
 
 # Detectors whose matches begin with words rare in training logs. Those without a fixed word
 # (Discord, Twilio, Artifactory, entropy) would take hashes and run names for secrets.
@@ -54,7 +56,7 @@ _FLAGS_OF_BYTES = re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE
 
 def _detect_secrets_patterns() -> Iterable[SecretPattern]:
     for kind, detector, literals in _DETECTORS:
-        for expression in detector.denylist:
+        for expression in cast("Iterable[re.Pattern[str]]", detector.denylist):
             yield SecretPattern(
                 kind=kind,
                 literals=literals,

@@ -138,6 +138,18 @@ class TextWriter:
         self._ends_with_newline = text.endswith(b"\n")
 
 
+class _InflatedFile(gzip.GzipFile):
+    """A GzipFile that closes what it reads from."""
+
+    def __init__(self, file: File[bytes]) -> None:
+        self._compressed = file
+        super().__init__(fileobj=cast("BinaryIO", file), mode="rb")
+
+    def close(self) -> None:
+        super().close()
+        self._compressed.close()
+
+
 def open_text(submission: Submission) -> BinaryIO:
     """The whole text as a stream of bytes, inflated as it is read.
 
@@ -145,7 +157,7 @@ def open_text(submission: Submission) -> BinaryIO:
     """
     if not submission.stored_at:
         raise FileNotFoundError(f"{submission}: the text is no longer kept")
-    return cast("BinaryIO", gzip.GzipFile(fileobj=default_storage.open(submission.stored_at)))
+    return cast("BinaryIO", _InflatedFile(default_storage.open(submission.stored_at)))
 
 
 def read_lines(submission: Submission, first_line: int, count: int) -> list[TextLine]:

@@ -15,7 +15,7 @@ import hashlib
 import secrets
 from datetime import datetime, timedelta
 
-from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.auth.models import User
 from django.utils import timezone
 
 from triage.models import ApiToken
@@ -33,7 +33,7 @@ def make_token(
     name: str,
     scope: str,
     *,
-    owner: AbstractBaseUser | None = None,
+    owner: User | None = None,
     expires_at: datetime | None = None,
 ) -> tuple[ApiToken, str]:
     """A new token and its key, which is kept nowhere else. Raises ValueError for no such scope."""
