@@ -101,7 +101,11 @@ def load_pitfall(folder: Path) -> Pitfall:
         guide=_read_guide(folder),
         folder=folder,
     )
-    if pitfall.severity != "fallback" and not pitfall.signatures and pitfall.status in ("reviewed", "verified"):
+    if (
+        pitfall.severity != "fallback"
+        and not pitfall.signatures
+        and pitfall.status in ("reviewed", "verified")
+    ):
         raise CatalogError(path, "signature", f"a {pitfall.status} entry needs at least one")
     return pitfall
 
@@ -222,9 +226,13 @@ def _read_part(table: _Table, path: Path, part: str) -> str:
         raise table.fail("snippet", f"cannot read {path.name}: {error.strerror}") from None
     if not part:
         return text.strip("\n")
-    found = re.search(rf"^[ \t]*# part: {part}\n(.*?)^[ \t]*# end: {part}$", text, re.M | re.S)
+    found = re.search(
+        rf"^[ \t]*# part: {part}\n(.*?)^[ \t]*# end: {part}$", text, re.MULTILINE | re.DOTALL
+    )
     if found is None:
-        raise table.fail("snippet", f"{path.name} has no lines between '# part: {part}' and its end")
+        raise table.fail(
+            "snippet", f"{path.name} has no lines between '# part: {part}' and its end"
+        )
     lines = found[1].rstrip("\n").split("\n")
     indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
     return "\n".join(line[indent:] for line in lines)

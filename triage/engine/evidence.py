@@ -243,7 +243,7 @@ class Evidence:
         """A JSON-able document that from_json reads back to an equal Evidence."""
         document = _dump(self)
         document["format"] = 1
-        return typing.cast(dict[str, Any], document)
+        return typing.cast("dict[str, Any]", document)
 
     @classmethod
     def from_json(cls, document: Any) -> Evidence:
@@ -252,7 +252,7 @@ class Evidence:
             raise EvidenceError("not an evidence document of format 1")
         body = {key: value for key, value in document.items() if key != "format"}
         try:
-            return typing.cast(Evidence, _load(cls, body))
+            return typing.cast("Evidence", _load(cls, body))
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise EvidenceError(f"broken evidence document: {error}") from error
 

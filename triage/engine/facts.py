@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +14,7 @@ from triage.engine.verdict import EvidenceLine
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A fact that holds: the sentence that says so, the rank it points at, the lines it rests on."""
+    """A fact that holds: the sentence that says so, the rank it points at, its lines."""
 
     name: str
     because: str
@@ -65,7 +66,7 @@ def _stacks(evidences: Sequence[Evidence]) -> Iterator[tuple[int, StackDump]]:
 
 
 def _function(name: str) -> str:
-    return name.rsplit(".", 1)[-1].split("(")[0]
+    return name.rsplit(".", 1)[-1].split("(", maxsplit=1)[0]
 
 
 def _functions(thread: Thread) -> list[str]:
@@ -401,7 +402,9 @@ def rank_missing_from_collective(evidences: Sequence[Evidence]) -> Fact | None:
     return Fact("", because, event.rank, lines)
 
 
-_OF_PEERS = re.compile(r"(?:NCCL|gloo|Dist\w*Error|[Bb]arrier|[Cc]onnection|[Tt]imed? ?out|[Pp]eer)")
+_OF_PEERS = re.compile(
+    r"(?:NCCL|gloo|Dist\w*Error|[Bb]arrier|[Cc]onnection|[Tt]imed? ?out|[Pp]eer)"
+)
 
 
 def _dead_ranks(evidences: Sequence[Evidence]) -> set[int]:
@@ -424,7 +427,8 @@ _PREPARES = re.compile(
     r"valid|test|predict|decod|encod|creat|concat|flatten|build|collect|comput|casting)"
 )
 _TIMEOUT_TEXT = re.compile(
-    r"(?:timed out after|[Tt]imeout(?:\(ms\)|_ms)?[=: ]+|wait timeout after|Timed out waiting)\s?(?P<value>\d{4,9}) ?ms"
+    r"(?:timed out after|[Tt]imeout(?:\(ms\)|_ms)?[=: ]+|wait timeout after"
+    r"|Timed out waiting)\s?(?P<value>\d{4,9}) ?ms"
 )
 _DISTRIBUTED_FAILURE = re.compile(
     r"(?:monitoredBarrier|waitForInput|Watchdog caught|DistBackendError|DistStoreError|"
@@ -446,9 +450,9 @@ def rank_busy_until_the_timeout(evidences: Sequence[Evidence]) -> Fact | None:
             continue
         close = any(0.8 * t <= bar.elapsed_s <= 1.2 * t for t in limits_s)
         long = bar.elapsed_s >= 0.8 * min(limits_s, default=600.0)
-        if not (close or (long and _PREPARES.search(bar.name))):
-            if not (_PREPARES.search(bar.name) and bar.elapsed_s >= 300):
-                continue
+        prepares = _PREPARES.search(bar.name) and (long or bar.elapsed_s >= 300)
+        if not (close or prepares):
+            continue
         rank = bar.rank
         if rank is None:
             rank = _only_rank_left(evidence)
@@ -473,9 +477,11 @@ def _timeouts(evidence: Evidence) -> tuple[list[float], int | None]:
     """Seconds of the limits that ran out, and the first line that says so."""
     limits = [e.timeout_ms / 1000 for e in evidence.collectives if e.timeout_ms]
     lines = [e.line for e in evidence.collectives if e.kind in ("timeout", "absent", "wait")]
-    for traceback in evidence.tracebacks:
-        if any(_function(f.function) in _MEETING for f in traceback.frames):
-            lines.append(traceback.line)
+    lines += [
+        traceback.line
+        for traceback in evidence.tracebacks
+        if any(_function(f.function) in _MEETING for f in traceback.frames)
+    ]
     for hit in (*evidence.errors, *evidence.hits):
         if _DISTRIBUTED_FAILURE.search(hit.text):
             lines.append(hit.line)
@@ -525,7 +531,7 @@ def _only_rank_left(evidence: Evidence) -> int | None:
 _SIZE = re.compile(r"(?P<value>\d+(?:\.\d+)?) ?(?P<unit>bytes|B|[KMGT]i?B)\b")
 _MIB = {"b": 1 / (1 << 20), "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
 _OOM = re.compile(
-    r"out of memory.{0,40}Tried to allocate (?P<request>[\d.]+ ?[KMGT]?i?B)(?P<rest>.*)", re.S
+    r"out of memory.{0,40}Tried to allocate (?P<request>[\d.]+ ?[KMGT]?i?B)(?P<rest>.*)", re.DOTALL
 )
 
 
@@ -597,7 +603,7 @@ def _rises(points: Sequence[Point], least: int, factor: float) -> bool:
     values = [p.value for p in points]
     if len(values) < least or values[0] <= 0 or values[-1] < values[0] * factor:
         return False
-    steps = [b - a for a, b in zip(values, values[1:], strict=False)]
+    steps = [b - a for a, b in itertools.pairwise(values)]
     return sum(s > 0 for s in steps) >= 0.6 * len(steps) and sum(s < 0 for s in steps) <= 0.1 * len(
         steps
     )
@@ -607,7 +613,10 @@ def memory_rises_every_step(evidences: Sequence[Evidence]) -> Fact | None:
     """The run's own figures of GPU memory only rise."""
     for index, rank, points in _series(evidences, "gpu_memory"):
         if _rises(points, 4, 1.2):
-            because = f"GPU memory rose from {points[0].value:.0f} to {points[-1].value:.0f} MiB and never fell"
+            because = (
+                f"GPU memory rose from {points[0].value:.0f} to {points[-1].value:.0f} MiB "
+                "and never fell"
+            )
             return Fact("", because, rank, _point_lines(index, points, " MiB"))
     return None
 

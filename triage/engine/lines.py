@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import mmap
 import re
 from collections.abc import Iterator
@@ -135,8 +136,6 @@ class BlockReader:
             yield from self._utf8_chunks(first)
             return
         self.encoding = encoding
-        import codecs
-
         decoder = codecs.getincrementaldecoder(encoding)("replace")
         piece = first
         while piece:
@@ -231,7 +230,8 @@ _UNITS = {"": 1, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000, "T": 1_000_000_
 _DATE = r"(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)"
 _CLOCK = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d(?:[.,]\d{1,9})?)"
 _ZONE = r"(?:Z|[+-]\d\d:?\d\d)?"
-_MONTHS = {m: n for n, m in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
+_MONTH_NAMES = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
+_MONTHS = {m: n for n, m in enumerate(_MONTH_NAMES.split("|"), 1)}
 _LEVELS = {
     "E": "E", "F": "E", "C": "E", "W": "W", "I": "I", "V": "I", "D": "I", "ERROR": "E",
     "CRITICAL": "E", "FATAL": "E", "WARNING": "W", "WARN": "W", "INFO": "I", "DEBUG": "I",
@@ -246,11 +246,16 @@ _AFTER_STAMP = r"\]?(?:\s*[,|]\s*|\s+-\s+|:?\s(?:\s+(?=\[|(?:" + _LEVEL_WORDS + 
 _PREFIX = re.compile(
     "|".join(
         (
-            r"\[(?:rank|default|RANK|Rank|RANK:|local_rank|worker)[ =:]{0,2}(?P<rank>\d{1,6})\]"
-            r"(?:\s*\|\|)?:?\s?",
+            (
+                r"\[(?:rank|default|RANK|Rank|RANK:|local_rank|worker)[ =:]{0,2}(?P<rank>\d{1,6})\]"
+                r"(?:\s*\|\|)?:?\s?"
+            ),
             r"\[(?!(?:epoch|step|iter|batch|fold|stage))[a-z]{2,20}(?P<role_rank>\d{1,6})(?:\|\d+)?\]:\s?",
             r"\[(?P<mpi_job>\d+),(?P<mpi_rank>\d+)\]<(?:stdout|stderr|stddiag)>:?\s?",
-            r"\[PG (?:ID )?(?P<pg>\w+)(?: PG GUID (?P<guid>[^\]\s]*))?(?: Rank (?P<pg_rank>\d+))?\]\s?",
+            (
+                r"\[PG (?:ID )?(?P<pg>\w+)(?: PG GUID (?P<guid>[^\]\s]*))?"
+                r"(?: Rank (?P<pg_rank>\d+))?\]\s?"
+            ),
             r"\[(?P<pg_any>PG [^\]]{1,80}) Rank (?P<pg_any_rank>\d+)\]\s?",
             r"\((?P<actor>[A-Za-z_][\w.:\-]*) pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\d.]+))?\)\s?",
             r"\[?(?P<glog>[IWEFCV])(?P<glog_date>\d{3,4}) " + _CLOCK.replace("P<", "P<g_") +
@@ -259,7 +264,7 @@ _PREFIX = re.compile(
             r"\[?" + _DATE + r"[T_ ]" + _CLOCK + _ZONE + _AFTER_STAMP,
             r"\[?" + _CLOCK.replace("P<", "P<t_") + _AFTER_STAMP,
             r"\[\s*(?P<uptime>\d{1,9}\.\d{3,9})\]\s+",
-            r"(?P<sys_month>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s+(?P<sys_day>\d{1,2}) "
+            r"(?P<sys_month>" + _MONTH_NAMES + r")\s+(?P<sys_day>\d{1,2}) "
             + _CLOCK.replace("P<", "P<s_") + r" (?P<sys_host>[\w.\-]+) (?=[\w.\-/]+(?:\[\d+\])?:)",
             r"(?P<srun>\d{1,5}): (?=\S| {2,}|$)",
             r"\[(?P<level>" + _LEVEL_WORDS + r")\s*\]:?\s?",
@@ -267,8 +272,10 @@ _PREFIX = re.compile(
             r"\[(?P<py_source>[\w./\-]+\.py:\d+(?::\w+)?)\]\s?",
             r"(?i:rank) ?#?(?P<word_rank>\d{1,5}) ?[:|] ",
             r"(?P<logger>[A-Za-z_][\w.]{1,60}) - (?=(?:" + _LEVEL_WORDS + r") - )",
-            r"(?P<host>(?:\d{1,3}(?:\.\d{1,3}){3})|(?:[A-Za-z][A-Za-z0-9\-]{1,40}[\-.]?\d+"
-            r"(?:\.[a-z][\w\-.]{1,80})?)): (?=\S| {2,})",
+            (
+                r"(?P<host>(?:\d{1,3}(?:\.\d{1,3}){3})|(?:[A-Za-z][A-Za-z0-9\-]{1,40}[\-.]?\d+"
+                r"(?:\.[a-z][\w\-.]{1,80})?)): (?=\S| {2,})"
+            ),
             r"(?P<kernel>kernel): ",
         )
     )
@@ -388,7 +395,7 @@ def _parse(text: str, number: int, limits: Limits) -> Line:
     line = Line(number, full, full)
     at = _strip_prefixes(line, full)
     body = full[at:]
-    if body and body[0] in " \t│┃|" or "│" in body or "┃" in body:
+    if (body and body[0] in " \t│┃|") or "│" in body or "┃" in body:
         boxed = _BOX.match(body)
         if boxed:
             line.is_boxed = True

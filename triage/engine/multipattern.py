@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from triage.engine.patterns import Pattern, prefilter_regex
 
+hyperscan: Any
 try:
     import hyperscan
 except ImportError:
@@ -77,7 +78,7 @@ class HyperscanMatcher:
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         if hyperscan is None:
             raise ImportError("the hyperscan wheel is not installed")
-        self._database = None
+        self._database: Any = None
         self._owners: list[tuple[int, ...]] = []
         if not patterns:
             return

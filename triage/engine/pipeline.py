@@ -20,7 +20,7 @@ from triage.engine.parsers.launcher import LauncherParser
 from triage.engine.parsers.metrics import MetricsParser
 from triage.engine.parsers.stacks import StackParser
 from triage.engine.parsers.tracebacks import HEADER, TracebackParser
-from triage.engine.patterns import Pattern
+from triage.engine.patterns import Found, Pattern
 from triage.engine.verdict import Verdict
 from triage.engine.wording import is_handled, is_mention
 
@@ -40,14 +40,16 @@ _STRUCTURE = (
 )
 _ERROR_LIKE = re.compile(
     r"(?:\b(?:[A-Z]\w*)?(?:Error|Exception)\b|\bERROR\b|\bFATAL\b|\bCRITICAL\b|\bfatal\b|[Ff]ailed\b|\b[Ee]rror:|"
-    r"\bterminate called\b|\babort(?:ed|ing)\b|\bkilled\b|\bcore dumped\b|\bhang\b|\bstuck\b|\bpanic\b)"
+    r"\bterminate called\b|\babort(?:ed|ing)\b|\bkilled\b|\bcore dumped\b|\bhang\b|\bstuck\b"
+    r"|\bpanic\b)"
 )
 _NO_ERROR = re.compile(
     r"(?i)\b(?:0|no|zero|without) (?:errors?|failures?|failed)\b|errors?[:=]\s*(?:0|none)\b|"
     r"failed[:=]\s*0\b|error[_ ]?(?:rate|handling|bound|msg)|mean\w* error|squared error"
 )
 _TORCH_VERSION = re.compile(
-    r"(?i)\b(?:py)?torch(?: version)?\s?(?:==|[:=]|\s)\s?[v'\"]?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?)(?:[+a-z0-9.]*)\b"
+    r"(?i)\b(?:py)?torch(?: version)?\s?(?:==|[:=]|\s)\s?[v'\"]?(?P<version>\d\.\d{1,2}"
+    r"(?:\.\d{1,2})?)(?:[+a-z0-9.]*)\b"
 )
 _WORLD_SIZE = re.compile(
     r"(?i)\b(?:world[_ ]?size|nranks|num_processes|ngpus?)['\"]?\s?[:=]?\s?(?P<size>\d{1,5})\b"
@@ -286,7 +288,7 @@ class _Scanner:
             and _ERROR_LIKE.search(text)
             and not _NO_ERROR.search(text)
         ):
-            evidence.errors.append(self._hit(line, "", text, None))
+            evidence.errors.append(self._hit(line, "", text))
 
     # ------------------------------------------------------------------------------- patterns
 
@@ -300,16 +302,15 @@ class _Scanner:
             text = line.full
             found = pattern.search(text)
         if found is not None:
-            self._keep(line, pattern, text, found.start(), found.groupdict(), None)
+            self._keep(line, pattern, text, found)
 
     def _keep(
         self,
         line: Line,
         pattern: Pattern,
         text: str,
-        start: int,
-        groups: dict[str, str | None],
-        end_line: int | None,
+        found: Found,
+        end_line: int | None = None,
     ) -> None:
         key = (line.number, pattern.text)
         if key in self._hit_keys or line.is_code:
@@ -320,18 +321,17 @@ class _Scanner:
             return
         self._per_pattern[pattern.text] = count + 1
         self._hit_keys.add(key)
-        hit = self._hit(line, pattern.text, text, start, groups, end_line)
-        self._evidence.hits.append(hit)
+        self._evidence.hits.append(self._hit(line, pattern.text, text, found, end_line))
 
     def _hit(
         self,
         line: Line,
         pattern: str,
         text: str,
-        start: int | None,
-        groups: dict[str, str | None] | None = None,
+        found: Found | None = None,
         end_line: int | None = None,
     ) -> Hit:
+        groups = found.groupdict() if found is not None else {}
         shown = line.full.strip() or text
         return Hit(
             pattern=pattern,
@@ -340,10 +340,10 @@ class _Scanner:
             rank=line.rank,
             host=line.host,
             time=line.time,
-            values={k: v[:300] for k, v in (groups or {}).items() if v is not None},
+            values={k: v[:300] for k, v in groups.items() if v is not None},
             warning=line.level == "W",
             handled=is_handled(text),
-            mention=start is not None and is_mention(line, text, start),
+            mention=found is not None and is_mention(line, text, found.start()),
             end_line=end_line,
         )
 
@@ -351,7 +351,9 @@ class _Scanner:
         """Messages that a terminal or a box wrapped: each line with the next ones of its rank."""
         follows: dict[tuple[int | None, str | None], Line] = {}
         joined: list[tuple[Line, Line, str, int]] = []
-        candidates = self._pending + [l for l in lines if l.bar is None and not l.is_code]
+        candidates = self._pending + [
+            line for line in lines if line.bar is None and not line.is_code
+        ]
         for line in candidates:
             if not line.text.strip():
                 continue
@@ -359,10 +361,9 @@ class _Scanner:
             before = follows.get(key)
             if before is not None and line.number - before.number <= 2 and _may_wrap(before, line):
                 head, rest = before.text.rstrip()[-1_000:], line.text.strip()[:1_000]
-                for glue in (" ", ""):
-                    joined.append((before, line, head + glue + rest, len(head)))
+                joined.extend((before, line, head + glue + rest, len(head)) for glue in (" ", ""))
             follows[key] = line
-        self._pending = [l for l in candidates[-2:] if l not in self._pending][-1:]
+        self._pending = [line for line in candidates[-2:] if line not in self._pending][-1:]
         if not joined:
             return
         data = "\n".join(text.replace("\n", " ") for *_, text, _ in joined).encode()
@@ -384,7 +385,7 @@ class _Scanner:
                 continue
             found = pattern.search(text)
             if found is not None and found.start() < seam < found.end():
-                self._keep(first, pattern, text, found.start(), found.groupdict(), last.number)
+                self._keep(first, pattern, text, found, last.number)
 
     # --------------------------------------------------------------------------------- the end
 

@@ -66,9 +66,7 @@ def decide(
     return _verdict(catalog, evidences, ordered, matches)
 
 
-def _is_first(
-    fallback: Diagnosis, roots: Sequence[_Candidate], reach: frozenset[str]
-) -> bool:
+def _is_first(fallback: Diagnosis, roots: Sequence[_Candidate], reach: frozenset[str]) -> bool:
     """Whether the exception that no entry knows stands before all that it cannot explain.
 
     A gloo or NCCL line of another rank follows from a rank that died; whatever an entry names by
@@ -87,9 +85,9 @@ def _closure(catalog: Catalog) -> Mapping[str, frozenset[str]]:
     """For each slug all slugs that it explains, directly or through others."""
     direct = {p.slug: p.explains for p in catalog}
     result = {}
-    for slug in direct:
+    for slug, explains in direct.items():
         seen: set[str] = set()
-        todo = list(direct[slug])
+        todo = list(explains)
         while todo:
             other = todo.pop()
             if other not in seen:
@@ -111,14 +109,14 @@ def _drop_explained(
             if effect.slug in gone and cause.slug in gone:
                 continue
             if effect.slug in cause.explains and _can_explain(cause, effect):
+                # Two that explain each other: the earlier one wins.
                 if (
                     cause.slug in effect.explains
                     and cause.slug not in gone
                     and effect.slug not in gone
+                    and effect.match.position < cause.match.position
                 ):
-                    # Two that explain each other: the earlier one wins.
-                    if effect.match.position < cause.match.position:
-                        continue
+                    continue
                 gone.add(effect.slug)
                 explained.setdefault(cause.slug, []).append(effect.slug)
     return [c for c in candidates if c.slug not in gone], explained
@@ -339,7 +337,7 @@ def _exception_diagnosis(pitfall: Pitfall, index: int, traceback: Traceback) -> 
 _SETTLE = (
     "py-spy dump --pid PID   # on every rank, or: gdb -p PID -batch -ex 'thread apply all bt'",
     "dmesg -T | grep -iE 'xid|oom|killed process|nvrm'",
-    "NCCL_DEBUG=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun ...   # run again, keep every rank's log",
+    "NCCL_DEBUG=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun ...   # again, keep each rank's log",
 )
 _SERIOUS = re.compile(
     r"(?:\bERROR\b|\bFATAL\b|\bCRITICAL\b|\b\w*Error\b: |\bException\b: |\bterminate called\b|"
@@ -413,7 +411,7 @@ def _error_texts(evidences: Sequence[Evidence]) -> list[str]:
 
 
 def _next(catalog: Catalog, kind: str, diagnoses: Sequence[Diagnosis]) -> tuple[str, ...]:
-    """Commands: the first answer's own; for an undetermined one those of all that remain possible."""
+    """Commands: the first answer's own; undetermined, those of all that remain possible."""
     if kind == "clean":
         return ()
     commands: dict[str, None] = {}

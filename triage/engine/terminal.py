@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO, TextIO, cast
 
 from kb.catalog import Catalog
 from triage.engine.evidence import Evidence
@@ -40,7 +40,9 @@ class Answer:
         return json.dumps({"file": ", ".join(self.names), **self.verdict.to_json()})
 
 
-def answers(names: Sequence[str], catalog: Catalog, *, together: bool) -> Iterator[Answer | TextError]:
+def answers(
+    names: Sequence[str], catalog: Catalog, *, together: bool
+) -> Iterator[Answer | TextError]:
     """One Answer a file, in their order, or one for all; `-` is standard input.
 
     A file that cannot be read yields a TextError in its place.
@@ -66,13 +68,13 @@ def _scan_file(name: str, catalog: Catalog) -> Evidence:
     if name == "-":
         return scan(_opened(sys.stdin.buffer, name), catalog=catalog, name=name)
     with Path(name).open("rb", buffering=0) as file:
-        return scan(_opened(file, name), catalog=catalog, name=name)  # type: ignore[arg-type]
+        return scan(_opened(file, name), catalog=catalog, name=name)
 
 
 def _opened(stream: BinaryIO, name: str) -> BinaryIO:
     """The stream, or what it holds where it is gzip, bounded against archives that explode."""
     if not stream.seekable():
-        stream = io.BufferedReader(stream)  # type: ignore[arg-type]
+        stream = io.BufferedReader(cast("io.RawIOBase", stream))
         start = stream.peek(2)[:2]
     else:
         start = stream.read(2)

@@ -7,7 +7,8 @@ import re
 from triage.engine.lines import Line
 
 _HANDLED = re.compile(
-    r"(?i)\b(?:retrying|will retry|retry \d+|retries left|trying again|try again in|attempt \d+ ?(?:/|of)|"
+    r"(?i)\b(?:retrying|will retry|retry \d+|retries left|trying again|try again in"
+    r"|attempt \d+ ?(?:/|of)|"
     r"falling back|fall back to|fallback to|using .{1,40} instead|is ignored|ignoring|ignored\b|"
     r"recovered|recover(?:ing|y) from|caught and|handled|continuing (?:without|anyway|with)|"
     r"skipp(?:ed|ing) (?:this |the |that |bad |corrupt(?:ed)? )?(?:batch|sample|file|image|record)|"
@@ -17,13 +18,17 @@ _ADVICE_BEFORE = re.compile(
     r"(?i)(?:\bif (?:you|this|the|it|there|an?y?)\b.{0,60}|\bin (?:the )?case (?:of|you).{0,40}|"
     r"\b(?:to|can|helps?) (?:avoid|prevent|fix|solve|handle|debug|work around|resolve)\b.{0,40}|"
     r"\bsuch as\b.{0,30}|\be\.g\.,?.{0,30}|\bfor example\b.{0,30}|\berrors? like\b.{0,20}|"
-    r"\b(?:might|may|could|can|will|would) (?:be caused by|lead to|result in|cause|raise|see|get|hit)\b.{0,40}|"
-    r"\b(?:known issue|troubleshooting|faq|docs?|see also)\b.{0,40}|\bwhen(?:ever)? (?:you|the|an?)\b.{0,40}|"
+    r"\b(?:might|may|could|can|will|would) (?:be caused by|lead to|result in|cause|raise|see|get"
+    r"|hit)\b.{0,40}|"
+    r"\b(?:known issue|troubleshooting|faq|docs?|see also)\b.{0,40}|\bwhen(?:ever)? (?:you|the"
+    r"|an?)\b.{0,40}|"
     r"\b(?:checks? for|search(?:ed|ing)? for|looking for|grep)\b.{0,40}|\bunless\b.{0,30})$"
 )
 _CODE_LINE = re.compile(
-    r"^\s*(?:#(?!\d)|//|/\*|\*\s|\"\"\"|'''|raise |except |assert |logger?\.|logging\.|print\(|warnings\.warn\(|"
-    r"parser\.add_argument|def |class |import |from \S+ import |if .*:\s*$|elif |>>> |return |echo |grep |- (?:run|name):|[-+] )"
+    r"^\s*(?:#(?!\d)|//|/\*|\*\s|\"\"\"|'''|raise |except |assert |logger?\.|logging\.|print\("
+    r"|warnings\.warn\(|"
+    r"parser\.add_argument|def |class |import |from \S+ import |if .*:\s*$|elif |>>> |return "
+    r"|echo |grep |- (?:run|name):|[-+] )"
 )
 _SETTING = re.compile(r"^\s*(?:[\"']?[\w.\-]{2,60}[\"']?\s*[:=]\s*[\"'\[{]|--?[\w\-]{2,40}[= ])")
 _EXCEPTION_NAME = re.compile(r"^\s*[\w.]*(?:Error|Exception|Warning|Failure|Exit)\b")

@@ -48,7 +48,8 @@ _MISSING = re.compile(r"missing ranks: ?\{(?P<ranks>[\d, ]+)\}")
 _STORE_LIMIT = re.compile(r"timed out after (?P<ms>\d{1,12})ms")
 _FINGERPRINT = re.compile(
     r"Rank (?P<rank>\d+) is running (?:collective|inconsistent collective): CollectiveFingerPrint\("
-    r"(?:SequenceNumber=(?P<seq>\d+), ?)?OpType=(?P<op>\w+)(?:, ?TensorShape=\[(?P<shape>[^\]]*)\])?"
+    r"(?:SequenceNumber=(?P<seq>\d+), ?)?OpType=(?P<op>\w+)(?:, ?TensorShape=\["
+    r"(?P<shape>[^\]]*)\])?"
 )
 
 

@@ -30,13 +30,16 @@ _SRUN = re.compile(
 _SPAWN_SIGNAL = re.compile(r"process (?P<rank>\d+) terminated with signal (?P<name>SIG\w+)")
 _SPAWN_CODE = re.compile(r"process (?P<rank>\d+) terminated with exit code (?P<code>\d+)")
 _FINISHED = re.compile(
-    r"(?:Process finished with|exited with|[Ee]xit(?:ed)?(?: with)?) (?:exit )?code:? (?P<code>-?\d+)"
+    r"(?:Process finished with|exited with|[Ee]xit(?:ed)?(?: with)?) (?:exit )?code:? "
+    r"(?P<code>-?\d+)"
 )
 _SUBPROCESS = re.compile(
-    r"returned non-zero exit status (?P<code>\d+)|died with <Signals\.(?P<name>SIG\w+): (?P<number>\d+)>"
+    r"returned non-zero exit status (?P<code>\d+)|died with <Signals\.(?P<name>SIG\w+): "
+    r"(?P<number>\d+)>"
 )
 _SHELL = re.compile(
-    r"^(?:.*?line \d+:\s+(?P<pid>\d+)\s+)?(?P<how>Killed|Terminated|Segmentation fault|Aborted|Bus error)(?: \(core dumped\))?(?:\s|$)"
+    r"^(?:.*?line \d+:\s+(?P<pid>\d+)\s+)?(?P<how>Killed|Terminated|Segmentation fault|Aborted"
+    r"|Bus error)(?: \(core dumped\))?(?:\s|$)"
 )
 _SIGNALS = {
     "Killed": "SIGKILL", "Terminated": "SIGTERM", "Segmentation fault": "SIGSEGV",

@@ -9,24 +9,30 @@ from triage.engine.limits import Limits
 from triage.engine.lines import Line
 
 _STEP = re.compile(
-    r"(?i)\b(?P<name>epoch|iter(?:ation)?|(?:global[_ ])?step|batch|it|update|num_updates)s?\b\s?[=:#\[(]{0,2}\s?"
+    r"(?i)\b(?P<name>epoch|iter(?:ation)?|(?:global[_ ])?step|batch|it|update"
+    r"|num_updates)s?\b\s?[=:#\[(]{0,2}\s?"
     r"(?P<done>\d{1,12})(?:\s?(?:/|of)\s?(?P<total>\d{1,12}))?(?:\]?\[\s*(?P<inner>\d{1,12})/(?P<inner_total>\d{1,12})\])?"
 )
 _LOSS = re.compile(
-    r"(?i)(?P<prefix>\b(?:val|valid|validation|eval|test|dev)[ _/.]?)?\b(?:\w{0,30}[_ /.])?loss(?:_\w{1,20})?['\"]?\s?[=: (]{1,3}\s?(?:tensor\()?"
+    r"(?i)(?P<prefix>\b(?:val|valid|validation|eval|test"
+    r"|dev)[ _/.]?)?\b(?:\w{0,30}[_ /.])?loss(?:_\w{1,20})?['\"]?\s?[=: (]{1,3}\s?(?:tensor\()?"
     r"(?P<value>[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf))\b"
 )
 _SCALE = re.compile(
-    r"(?i)(?:reducing (?:loss scale )?to|setting loss scale to|loss[_ ]scale(?:r)?['\"]?\s?[=:]?\s?(?:\d+ reducing loss scale to)?"
-    r"|decreas(?:ing|ed) (?:loss )?scale(?: from \S+)? to)\s?[|:=]?\s?(?P<value>\d+\.?\d*(?:e[-+]?\d+)?)"
+    r"(?i)(?:reducing (?:loss scale )?to|setting loss scale to"
+    r"|loss[_ ]scale(?:r)?['\"]?\s?[=:]?\s?(?:\d+ reducing loss scale to)?"
+    r"|decreas(?:ing|ed) (?:loss )?scale(?: from \S+)? to)\s?["
+    r"|:=]?\s?(?P<value>\d+\.?\d*(?:e[-+]?\d+)?)"
 )
 _SKIPPED = re.compile(r"(?i)(?:gradient overflow|OVERFLOW!|skipping step|overflow detected)")
 _GPU_MEMORY = re.compile(
-    r"(?i)(?:memory[_ ]allocated|allocated|max[_ ]mem(?:ory)?|gpu[_ ]mem(?:ory)?|mem(?:ory)?)['\"]?\s?[=: ]{1,3}\s?"
+    r"(?i)(?:memory[_ ]allocated|allocated|max[_ ]mem(?:ory)?|gpu[_ ]mem(?:ory)?"
+    r"|mem(?:ory)?)['\"]?\s?[=: ]{1,3}\s?"
     r"(?P<value>\d+\.?\d*)\s?(?P<unit>[KMGT]i?B|MB|GB)?"
 )
 _HOST_MEMORY = re.compile(
-    r"(?i)\b(?:rss|host[_ ]mem(?:ory)?|ram(?:[_ ]usage| used)?|uss|pss|virtual_memory|current memory use|maxresident)\b['\"]?\s?[=: ]{1,3}\s?"
+    r"(?i)\b(?:rss|host[_ ]mem(?:ory)?|ram(?:[_ ]usage| used)?|uss|pss|virtual_memory"
+    r"|current memory use|maxresident)\b['\"]?\s?[=: ]{1,3}\s?"
     r"(?P<value>\d+\.?\d*)\s?(?P<unit>[KMGT]i?B?)?"
 )
 _GRAPH_NODES = re.compile(

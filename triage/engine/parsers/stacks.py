@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass, field
 
@@ -103,7 +104,7 @@ class StackParser:
             self._parents[int(found["pid"])] = int(found["parent"])
         elif text.startswith("Fatal Python error:"):
             self._begin_process(line, None, text)
-        elif self._thread is not None and first not in "-":
+        elif self._thread is not None and first != "-":
             self._thread = None
 
     def _is_of_another(self, line: Line, text: str) -> bool:
@@ -242,8 +243,6 @@ class StackParser:
 
     def finish(self) -> None:
         """Closes the last process and fills in who is whose parent."""
-        import dataclasses
-
         self._close()
         self.stacks = [
             dataclasses.replace(s, parent_pid=self._parents.get(s.pid)) if s.pid else s

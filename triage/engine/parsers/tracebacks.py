@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass, field
 
@@ -11,10 +12,12 @@ from triage.engine.lines import Line
 
 HEADER = "Traceback (most recent call last)"
 _FRAME = re.compile(
-    r'^\s*(?:>\s*)?File "(?P<path>[^"\n]{1,1000})", line (?P<line>\d+)(?:, in (?P<function>.{1,200}))?'
+    r'^\s*(?:>\s*)?File "(?P<path>[^"\n]{1,1000})", line (?P<line>\d+)(?:, in '
+    r"(?P<function>.{1,200}))?"
 )
 _RICH_FRAME = re.compile(
-    r"^\s*(?P<path>(?:/|[A-Za-z]:\\|<|\.{0,2}/)[^:\n]{1,400}):(?P<line>\d+) in (?P<function>[\w<>.]+)"
+    r"^\s*(?P<path>(?:/|[A-Za-z]:\\|<|\.{0,2}/)[^:\n]{1,400}):(?P<line>\d+) in "
+    r"(?P<function>[\w<>.]+)"
 )
 # The interpreter prints a qualified name, then a colon and the message; both may be cut short.
 _EXCEPTION = re.compile(
@@ -26,7 +29,8 @@ _EXCEPTION = re.compile(
 _CAUSE = "The above exception was the direct cause of the following exception"
 _CONTEXT = "During handling of the above exception, another exception occurred"
 _INSIDE = re.compile(
-    r"Caught (?P<name>\w+) in (?P<inside>DataLoader worker process \d+|pin memory thread for device "
+    r"Caught (?P<name>\w+) in (?P<inside>DataLoader worker process \d+"
+    r"|pin memory thread for device "
     r"\d+|replica \d+ on device \d+)"
 )
 _SPAWNED = re.compile(r"-- Process (?P<rank>\d+) terminated with the following error")
@@ -165,8 +169,6 @@ class TracebackParser:
         if line.number - last.end_line > 8 or len(last.message) > self._limits.max_text_chars:
             self._growing = None
             return
-        import dataclasses
-
         self._growing = (key, self._growing[1] + 1)
         message = f"{last.message}\n{line.text}"[: self._limits.max_text_chars]
         inside = _INSIDE.search(message)
