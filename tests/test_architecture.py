@@ -5,12 +5,16 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from importlinter.cli import lint_imports
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -62,13 +66,36 @@ def test_only_the_standard_library_is_imported(package: str) -> None:
     assert not foreign
 
 
+def test_every_package_that_is_imported_is_asked_for() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        wanted = tomllib.load(file)["project"]["dependencies"]
+    asked_for = {canonicalize_name(Requirement(line).name) for line in wanted}
+    # What a dependency of ours is known to bring along by its own contract.
+    asked_for |= {"asgiref", "kombu", "pydantic", "billiard"}
+    files = [
+        file
+        for package in ("kb", "triage")
+        for file in (ROOT / package).rglob("*.py")
+        if "pitfalls" not in file.relative_to(ROOT).parts
+    ]
+    ours = {"kb", "triage"} | sys.stdlib_module_names
+    imported = {name.split(".")[0] for file in files for name in _imported(file)} - ours
+    distributions = packages_distributions()
+    missing = {
+        name
+        for name in imported
+        if not {canonicalize_name(d) for d in distributions.get(name, ())} & asked_for
+    }
+    assert missing == set()
+
+
 def _imported(file: Path) -> set[str]:
     names = set()
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names.add(node.module or "")
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            names.add(node.module)
     return names
 
 
