@@ -57,6 +57,8 @@ def visible(line: str) -> tuple[str, int]:
 
 def highlight_lines(lines: Sequence[str]) -> list[SafeString]:
     """Each line as safe HTML, in order; what follows from the lines before it is kept."""
+    if not lines:
+        return []
     shown = [visible(line) for line in lines]
     texts = [text[:MAX_SHOWN_CHARACTERS] for text, _ in shown]
     coloured = _split(TrainingLogLexer().get_tokens_unprocessed("\n".join(texts)))
