@@ -331,3 +331,17 @@ def test_the_sweep_queues_what_a_flushed_queue_forgot(work: Callable[[], Any]) -
     assert incident.diagnoses.count() == other.diagnoses.count() == 1
     assert LogBookEntry.objects.filter(kind="diagnosed").count() == 2
     assert sweep().scans == sweep().diagnoses == 0
+
+
+def test_numbers_that_json_lacks_are_stored(work: Callable[[], Any]) -> None:
+    steps = "".join(
+        f"step {n} loss {value} grad_norm {value} lr 1e-4\n"
+        for n, value in enumerate(["2.31", "2.2", *["nan"] * 30, *["inf"] * 30, *["-inf"] * 30])
+    )
+
+    with work():
+        incident = send(steps).incident
+
+    incident.refresh_from_db()
+    assert incident.submissions.get().state == "scanned"
+    assert incident.state == "diagnosed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +17,9 @@ def clean_name(name: str, length: int = 200) -> str:
 
 
 def clean_json(value: Any) -> Any:
-    """The value without what PostgreSQL refuses in JSON: NUL characters and lone surrogates."""
+    """The value without what JSON or PostgreSQL refuses: NUL, lone surrogates, NaN, infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, str):
         return _UNSTORABLE.sub("\ufffd", value)
     if isinstance(value, Mapping):
