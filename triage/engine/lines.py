@@ -251,13 +251,13 @@ _PREFIX = re.compile(
                 r"(?:\s*\|\|)?:?\s?"
             ),
             r"\[(?!(?:epoch|step|iter|batch|fold|stage))[a-z]{2,20}(?P<role_rank>\d{1,6})(?:\|\d+)?\]:\s?",
-            r"\[(?P<mpi_job>\d+),(?P<mpi_rank>\d+)\]<(?:stdout|stderr|stddiag)>:?\s?",
+            r"\[(?P<mpi_job>\d{1,18}),(?P<mpi_rank>\d{1,18})\]<(?:stdout|stderr|stddiag)>:?\s?",
             (
                 r"\[PG (?:ID )?(?P<pg>\w+)(?: PG GUID (?P<guid>[^\]\s]*))?"
-                r"(?: Rank (?P<pg_rank>\d+))?\]\s?"
+                r"(?: Rank (?P<pg_rank>\d{1,18}))?\]\s?"
             ),
-            r"\[(?P<pg_any>PG [^\]]{1,80}) Rank (?P<pg_any_rank>\d+)\]\s?",
-            r"\((?P<actor>[A-Za-z_][\w.:\-]*) pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\d.]+))?\)\s?",
+            r"\[(?P<pg_any>PG [^\]]{1,80}) Rank (?P<pg_any_rank>\d{1,18})\]\s?",
+            r"\((?P<actor>[A-Za-z_][\w.:\-]*) pid=(?P<pid>\d{1,18})(?:, ip=(?P<ip>[\d.]+))?\)\s?",
             r"\[?(?P<glog>[IWEFCV])(?P<glog_date>\d{3,4}) " + _CLOCK.replace("P<", "P<g_") +
             r"(?:\s+\d+)?\s+(?P<glog_source>[\w./\-<>]+:\d+)\]\s?",
             r"\[(?P<tag>[IWEFCV]) (?P<tag_source>[\w./]+\.(?:cpp|cc|h|hpp|py):\d+)\]\s?",
@@ -286,11 +286,11 @@ _NOT_HOSTS = re.compile(
     r"version|line|frame|thread|process|proc|cpu|pid|task|job|exit|code|http|ipv|train|val|test)"
     r"[\-_]?\d"
 )
-_MEMBER_RANK = re.compile(r"\[Rank (?P<rank>\d+)\]\s?")
-_BOX = re.compile(r"^\s*[│┃|]\s?(?P<inner>.*?)\s*[│┃]\s*$")
-_BOX_EDGE = re.compile(r"^\s*[╭╰┏┗┌└├][─━╌\s\w().\[\]:]*[╮╯┓┛┐┘┤]?\s*$")
-_FRAME = re.compile(r'^\s*(?:>?\s*)File "[^"\n]{1,1000}", line \d+')
-_RICH_CODE = re.compile(r"^\s*❱?\s*\d+ │? ")
+_MEMBER_RANK = re.compile(r"\[Rank (?P<rank>\d{1,18})\]\s?")
+_BOX = re.compile(r"[│┃|]\s?(?P<inner>.*)[│┃]\Z")
+_BOX_EDGE = re.compile(r"[╭╰┏┗┌└├][─━╌\s\w().\[\]:]*[╮╯┓┛┐┘┤]?\Z")
+_FRAME = re.compile(r'^\s*(?:>\s*)?File "[^"\n]{1,1000}", line \d+')
+_RICH_CODE = re.compile(r"^\s*(?:❱\s*)?\d+ │? ")
 _WARNING_LINE = re.compile(
     r"\b(?:User|Future|Deprecation|Runtime|Import|PendingDeprecation|Resource|Syntax|Beta|"
     r"Lightning|Possible\w*|NumbaPerformance|Sparsity\w*|Undefined\w*|Convergence|Bytes|Unicode|"
@@ -396,15 +396,15 @@ def _parse(text: str, number: int, limits: Limits) -> Line:
     at = _strip_prefixes(line, full)
     body = full[at:]
     if (body and body[0] in " \t│┃|") or "│" in body or "┃" in body:
-        boxed = _BOX.match(body)
+        boxed = _BOX.match(body.strip())
         if boxed:
             line.is_boxed = True
-            body = boxed["inner"]
-    if _BOX_EDGE.match(body) and len(body) > 8:
+            body = boxed["inner"].rstrip()
+    if len(body) > 8 and _BOX_EDGE.match(body.strip()):
         body = ""
     line.text = body
     if not line.level or line.level == "I":
-        if _WARNING_LINE.search(body):
+        if _WARNING_LINE.search(body, 0, 500):
             line.level = "W"
         elif not line.level and _ERROR_LINE.match(body):
             line.level = "E"

@@ -206,7 +206,7 @@ def _culprit(match: Match, evidences: Sequence[Evidence]) -> tuple[int | None, s
     named = match.values.get("rank")
     first = _earliest(match)
     host = first.hit.host if first else None
-    if named is not None and named.isdigit():
+    if named is not None and named.isdecimal():
         return int(named), host
     if first is not None and first.hit.rank is not None:
         return first.hit.rank, host

@@ -33,7 +33,7 @@ _CODE_LINE = re.compile(
 _SETTING = re.compile(r"^\s*(?:[\"']?[\w.\-]{2,60}[\"']?\s*[:=]\s*[\"'\[{]|--?[\w\-]{2,40}[= ])")
 _EXCEPTION_NAME = re.compile(r"^\s*[\w.]*(?:Error|Exception|Warning|Failure|Exit)\b")
 _STRUCTURED = re.compile(
-    r"(?i)^\s*\{?\s*[\"']?(?:msg|message|error|exception|log|text|event|detail|stderr|stdout|reason|err|exc_info|stack)[\"']?\s*[:=]"
+    r"(?i)^\s*(?:\{\s*)?[\"']?(?:msg|message|error|exception|log|text|event|detail|stderr|stdout|reason|err|exc_info|stack)[\"']?\s*[:=]"
 )
 _TASK_LIST = re.compile(
     r"(?i)\b(?:regex|pattern|matcher|rule|signature|expected_error|error_patterns|retry_on|ignore_errors|allowlist)\b"

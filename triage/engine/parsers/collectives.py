@@ -23,32 +23,33 @@ TRIGGERS = (
     "missing ranks:",
 )
 _WORK = re.compile(
-    r"WorkNCCL\((?:SeqNum=(?P<seq>\d+),\s*)?OpType=(?P<op>\w+)"
-    r"(?:,\s*(?:TensorShape=\[[^\]]*\],\s*)?NumelIn=(?P<numel_in>\d+),\s*NumelOut=(?P<numel_out>\d+))?"
-    r"(?:,\s*[^)]*?)?,?\s*Timeout\(ms\)=(?P<timeout>\d+)\)"
-    r"(?:\s*ran for (?P<ran>\d+) milliseconds before timing out)?"
+    r"WorkNCCL\((?:SeqNum=(?P<seq>\d{1,18}),\s*)?OpType=(?P<op>\w+)"
+    r"(?:,\s*(?:TensorShape=\[[^\]]{0,300}\],\s*)?NumelIn=(?P<numel_in>\d{1,18}),\s*NumelOut=(?P<numel_out>\d{1,18}))?"
+    r"(?:,\s*[^)]{0,300}?)?,?\s*Timeout\(ms\)=(?P<timeout>\d{1,18})\)"
+    r"(?:\s*ran for (?P<ran>\d{1,18}) milliseconds before timing out)?"
 )
-_RANK = re.compile(r"\b[Rr]ank:? (?P<rank>\d+)\b")
+_RANK = re.compile(r"\b[Rr]ank:? (?P<rank>\d{1,18})\b")
 _STATE = re.compile(
-    r"last enqueued (?:NCCL )?work: ?(?P<enqueued>-?\d+), last completed (?:NCCL )?work: ?"
-    r"(?P<completed>-?\d+)",
+    r"last enqueued (?:NCCL )?work: ?(?P<enqueued>-?\d{1,18}), last completed (?:NCCL )?work: ?"
+    r"(?P<completed>-?\d{1,18})",
     re.IGNORECASE,
 )
-_AT_WORK = re.compile(r"(?:at work|at NCCL work|work sequence id): ?(?P<seq>\d+)")
+_AT_WORK = re.compile(r"(?:at work|at NCCL work|work sequence id): ?(?P<seq>\d{1,18})")
 _GROUP = re.compile(r"PG (?:ID )?(?P<pg>\w+)(?: PG GUID (?P<guid>[^\]\s]*))?")
 _BARRIER = re.compile(
-    r"Rank (?P<rank>\d+) successfully reached monitoredBarrier, but received errors while waiting "
-    r"for send/recv from rank (?P<absent>\d+)"
+    r"Rank (?P<rank>\d{1,18}) successfully reached monitoredBarrier, but received errors "
+    r"while waiting for send/recv from rank (?P<absent>\d{1,18})"
 )
 _BARRIER_FAILED = re.compile(
-    r"[Rr]anks? (?P<absent>[\d, ]+) failed to pass monitoredBarrier in (?P<timeout>\d+) ?ms"
+    r"[Rr]anks? (?P<absent>[\d, ]+) failed to pass monitoredBarrier in (?P<timeout>\d{1,18}) ?ms"
 )
 # The flight recorder's analyser (torchfrtrace) prints a set of ranks.
 _MISSING = re.compile(r"missing ranks: ?\{(?P<ranks>[\d, ]+)\}")
 _STORE_LIMIT = re.compile(r"timed out after (?P<ms>\d{1,12})ms")
 _FINGERPRINT = re.compile(
-    r"Rank (?P<rank>\d+) is running (?:collective|inconsistent collective): CollectiveFingerPrint\("
-    r"(?:SequenceNumber=(?P<seq>\d+), ?)?OpType=(?P<op>\w+)(?:, ?TensorShape=\["
+    r"Rank (?P<rank>\d{1,18}) is running (?:collective"
+    r"|inconsistent collective): CollectiveFingerPrint\("
+    r"(?:SequenceNumber=(?P<seq>\d{1,18}), ?)?OpType=(?P<op>\w+)(?:, ?TensorShape=\["
     r"(?P<shape>[^\]]*)\])?"
 )
 
@@ -81,7 +82,7 @@ class CollectiveParser:
             limit = _STORE_LIMIT.search(body)
             self._add(line, body, "wait", timeout_ms=int(limit["ms"]) if limit else None)
         if (listed := _MISSING.search(body)) is not None:
-            for number in re.findall(r"\d+", listed["ranks"])[:64]:
+            for number in re.findall(r"\d{1,9}", listed["ranks"])[:64]:
                 self._add(line, body, "absent", rank=int(number))
         for index, found in enumerate(_FINGERPRINT.finditer(body)):
             self._add(
@@ -112,7 +113,7 @@ class CollectiveParser:
             self._add(line, body, "timeout", rank=int(found["rank"]), op="BARRIER")
             self._add(line, body, "absent", rank=int(found["absent"]), op="BARRIER")
         elif found := _BARRIER_FAILED.search(body):
-            for rank in re.findall(r"\d+", found["absent"])[:64]:
+            for rank in re.findall(r"\d{1,9}", found["absent"])[:64]:
                 self._add(
                     line, body, "absent", rank=int(rank), op="BARRIER",
                     timeout_ms=int(found["timeout"]),

@@ -14,31 +14,32 @@ from triage.engine.limits import Limits
 from triage.engine.lines import Line
 
 _FAILED = re.compile(
-    r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)"
+    r"failed \(exitcode: (?P<code>-?\d{1,18})\) local_rank: (?P<local>\d{1,18}) \(pid: "
+    r"(?P<pid>\d{1,18})\)"
 )
-_REPORT_RANK = re.compile(r"^\s*rank\s*: (?P<rank>\d+) \(local_rank: (?P<local>\d+)\)")
-_REPORT_CODE = re.compile(r"^\s*exitcode\s*: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)")
+_REPORT_RANK = re.compile(r"^\s*rank\s*: (?P<rank>\d{1,18}) \(local_rank: (?P<local>\d{1,18})\)")
+_REPORT_CODE = re.compile(r"^\s*exitcode\s*: (?P<code>-?\d{1,18}) \(pid: (?P<pid>\d{1,18})\)")
 _REPORT_HOST = re.compile(r"^\s*host\s*: (?P<host>\S+)")
 _REPORT_SIGNAL = re.compile(
-    r"Signal (?P<number>\d+) \((?P<name>SIG\w+)\) received by PID (?P<pid>\d+)"
+    r"Signal (?P<number>\d{1,18}) \((?P<name>SIG\w+)\) received by PID (?P<pid>\d{1,18})"
 )
 _SRUN = re.compile(
     r"(?:srun|slurmstepd): (?:error: )?(?P<host>[\w.\-]+): tasks? (?P<tasks>[\d,\-]+): "
-    r"(?P<how>Exited with exit code (?P<code>\d+)|Out Of Memory|Killed|Terminated|"
+    r"(?P<how>Exited with exit code (?P<code>\d{1,18})|Out Of Memory|Killed|Terminated|"
     r"Segmentation fault|Aborted|Bus error)"
 )
-_SPAWN_SIGNAL = re.compile(r"process (?P<rank>\d+) terminated with signal (?P<name>SIG\w+)")
-_SPAWN_CODE = re.compile(r"process (?P<rank>\d+) terminated with exit code (?P<code>\d+)")
+_SPAWN_SIGNAL = re.compile(r"process (?P<rank>\d{1,18}) terminated with signal (?P<name>SIG\w+)")
+_SPAWN_CODE = re.compile(r"process (?P<rank>\d{1,18}) terminated with exit code (?P<code>\d{1,18})")
 _FINISHED = re.compile(
     r"(?:Process finished with|exited with|[Ee]xit(?:ed)?(?: with)?) (?:exit )?code:? "
-    r"(?P<code>-?\d+)"
+    r"(?P<code>-?\d{1,18})"
 )
 _SUBPROCESS = re.compile(
-    r"returned non-zero exit status (?P<code>\d+)|died with <Signals\.(?P<name>SIG\w+): "
-    r"(?P<number>\d+)>"
+    r"returned non-zero exit status (?P<code>\d{1,18})|died with <Signals\.(?P<name>SIG\w+): "
+    r"(?P<number>\d{1,18})>"
 )
 _SHELL = re.compile(
-    r"^(?:.*?line \d+:\s+(?P<pid>\d+)\s+)?(?P<how>Killed|Terminated|Segmentation fault|Aborted"
+    r"^(?:.*?line \d+:\s+(?P<pid>\d{1,18})\s+)?(?P<how>Killed|Terminated|Segmentation fault|Aborted"
     r"|Bus error)(?: \(core dumped\))?(?:\s|$)"
 )
 _SIGNALS = {
@@ -127,7 +128,7 @@ class LauncherParser:
                 self._add(line, "shell", signal=_SIGNALS[found["how"]], pid=_int(found["pid"]))
             return
         if "task" in text and (found := _SRUN.search(text)):
-            tasks = re.match(r"\d+", found["tasks"])
+            tasks = re.match(r"\d{1,9}", found["tasks"])
             self._add(
                 line, "slurm", code=_int(found["code"]),
                 signal=_SIGNALS.get(found["how"], ""), host=found["host"],

@@ -22,18 +22,18 @@ _SCALE = re.compile(
     r"(?i)(?:reducing (?:loss scale )?to|setting loss scale to"
     r"|loss[_ ]scale(?:r)?['\"]?\s?[=:]?\s?(?:\d+ reducing loss scale to)?"
     r"|decreas(?:ing|ed) (?:loss )?scale(?: from \S+)? to)\s?["
-    r"|:=]?\s?(?P<value>\d+\.?\d*(?:e[-+]?\d+)?)"
+    r"|:=]?\s?(?P<value>\d{1,18}\.?\d*(?:e[-+]?\d+)?)"
 )
 _SKIPPED = re.compile(r"(?i)(?:gradient overflow|OVERFLOW!|skipping step|overflow detected)")
 _GPU_MEMORY = re.compile(
     r"(?i)(?:memory[_ ]allocated|allocated|max[_ ]mem(?:ory)?|gpu[_ ]mem(?:ory)?"
     r"|mem(?:ory)?)['\"]?\s?[=: ]{1,3}\s?"
-    r"(?P<value>\d+\.?\d*)\s?(?P<unit>[KMGT]i?B|MB|GB)?"
+    r"(?P<value>\d{1,18}\.?\d*)\s?(?P<unit>[KMGT]i?B|MB|GB)?"
 )
 _HOST_MEMORY = re.compile(
     r"(?i)\b(?:rss|host[_ ]mem(?:ory)?|ram(?:[_ ]usage| used)?|uss|pss|virtual_memory"
     r"|current memory use|maxresident)\b['\"]?\s?[=: ]{1,3}\s?"
-    r"(?P<value>\d+\.?\d*)\s?(?P<unit>[KMGT]i?B?)?"
+    r"(?P<value>\d{1,18}\.?\d*)\s?(?P<unit>[KMGT]i?B?)?"
 )
 _GRAPH_NODES = re.compile(
     r"autograd\.function\.(?P<node>\w{1,80}Backward\w*)[^|]*\|\s*(?P<value>\d{1,12})\s*\|"

@@ -10,37 +10,39 @@ from triage.engine.evidence import Frame, StackDump, Thread
 from triage.engine.limits import Limits
 from triage.engine.lines import Line
 
-_PROCESS = re.compile(r"^Process (?P<pid>\d+)(?: \(PID:? \d+\))?: (?P<command>.*)$")
-_CAPTURED = re.compile(r"^=+ ?pid (?P<pid>\d+)(?: ppid (?P<parent>\d+))?")
+_PROCESS = re.compile(r"^Process (?P<pid>\d{1,18})(?: \(PID:? \d+\))?: (?P<command>.*)$")
+_CAPTURED = re.compile(r"^=+ ?pid (?P<pid>\d{1,18})(?: ppid (?P<parent>\d{1,18}))?")
 _PYSPY_THREAD = re.compile(
     r"^Thread(?: (?P<id>0x[0-9A-Fa-f]+|\d+))?(?: \((?P<state>idle|active|active\+gil)\))?"
     r"(?:: \"(?P<name>[^\"]*)\")?\s*$"
 )
 _PYSPY_FRAME = re.compile(
-    r"^\s{2,}(?P<function>[^()\n]{1,200}?) \((?P<path>[^()\n]{1,400}?)(?::(?P<line>\d+))?\)$"
+    r"^\s{2,}(?P<function>[^()\n]{1,200}?) \((?P<path>[^()\n]{1,400}?)(?::(?P<line>\d{1,18}))?\)$"
 )
 _FAULT_THREAD = re.compile(
     r"^(?:Current t|T)hread (?P<id>0x[0-9a-fA-F]+)(?: \[(?P<name>[^\]]*)\])?"
     r"(?: \((?P<note>most recent call first)\))?:"
 )
 _FAULT_FRAME = re.compile(
-    r'^\s*File "(?P<path>[^"\n]+)", line (?P<line>\d+|\?\?\?) in (?P<function>.+)$'
+    r'^\s*File "(?P<path>[^"\n]+)", line (?P<line>\d{1,18}|\?\?\?) in (?P<function>.+)$'
 )
 _GDB_THREAD = re.compile(
-    r"^Thread (?P<number>\d+) \((?P<what>Thread 0x[0-9a-f]+ \(LWP (?P<lwp>\d+)\)|LWP (?P<lwp2>\d+)|"
-    r"process (?P<pid>\d+))(?: \"(?P<name>[^\"]*)\")?\)?"
+    r"^Thread (?P<number>\d{1,18}) \((?P<what>Thread 0x[0-9a-f]+ \(LWP (?P<lwp>\d{1,18})\)"
+    r"|LWP (?P<lwp2>\d{1,18})|"
+    r"process (?P<pid>\d{1,18}))(?: \"(?P<name>[^\"]*)\")?\)?"
 )
 _GDB_FRAME = re.compile(
-    r"^#(?P<number>\d+)\s+(?:0x[0-9a-f]+ in )?(?P<function>[^\s(][^(\n]{0,300}?) ?\("
+    r"^#(?P<number>\d{1,18})\s+(?:0x[0-9a-f]+ in )?(?P<function>[^\s(][^(\n]{0,300}?) ?\("
 )
-_GDB_AT = re.compile(r" (?:at|from) (?P<path>[^\s:]+)(?::(?P<line>\d+))?\s*$")
+_GDB_AT = re.compile(r" (?:at|from) (?P<path>[^\s:]+)(?::(?P<line>\d{1,18}))?\s*$")
 _PY_IN_GDB = re.compile(
-    r"[Ff]rame 0x[0-9a-f]+, for file (?P<path>[^,]+), line (?P<line>\d+), in (?P<function>\w+)"
+    r"[Ff]rame 0x[0-9a-f]+, for file (?P<path>[^,]+), line (?P<line>\d{1,18}), in (?P<function>\w+)"
 )
 _WCHAN = re.compile(
-    r"^\s+(?P<tid>\d+) (?P<name>[\w\-./: ]{1,40}?) (?P<wchan>[A-Za-z_]\w+|0|-)(?: \d+| running)?$"
+    r"^\s+(?P<tid>\d{1,18}) (?P<name>[\w\-./: ]{1,40}?) (?P<wchan>[A-Za-z_]\w+|0|-)(?: \d+"
+    r"| running)?$"
 )
-_TREE = re.compile(r"^\s*(?P<pid>\d+) ppid (?P<parent>\d+) ")
+_TREE = re.compile(r"^\s*(?P<pid>\d{1,18}) ppid (?P<parent>\d{1,18}) ")
 
 
 @dataclass(slots=True)

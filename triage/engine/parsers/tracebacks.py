@@ -12,11 +12,11 @@ from triage.engine.lines import Line
 
 HEADER = "Traceback (most recent call last)"
 _FRAME = re.compile(
-    r'^\s*(?:>\s*)?File "(?P<path>[^"\n]{1,1000})", line (?P<line>\d+)(?:, in '
+    r'^\s*(?:>\s*)?File "(?P<path>[^"\n]{1,1000})", line (?P<line>\d{1,18})(?:, in '
     r"(?P<function>.{1,200}))?"
 )
 _RICH_FRAME = re.compile(
-    r"^\s*(?P<path>(?:/|[A-Za-z]:\\|<|\.{0,2}/)[^:\n]{1,400}):(?P<line>\d+) in "
+    r"^\s*(?P<path>(?:/|[A-Za-z]:\\|<|\.{0,2}/)[^:\n]{1,400}):(?P<line>\d{1,18}) in "
     r"(?P<function>[\w<>.]+)"
 )
 # The interpreter prints a qualified name, then a colon and the message; both may be cut short.
@@ -33,7 +33,7 @@ _INSIDE = re.compile(
     r"|pin memory thread for device "
     r"\d+|replica \d+ on device \d+)"
 )
-_SPAWNED = re.compile(r"-- Process (?P<rank>\d+) terminated with the following error")
+_SPAWNED = re.compile(r"-- Process (?P<rank>\d{1,18}) terminated with the following error")
 
 
 @dataclass(slots=True)
