@@ -1,6 +1,6 @@
 """The catalog of pitfalls: what is known, read from files, standard library only."""
 
-from kb.catalog.loader import builtin_folder, load_catalog, load_pitfall
+from kb.catalog.loader import builtin_folder, load_catalog, load_pitfall, read_catalog
 from kb.catalog.model import (
     Catalog,
     CatalogError,
@@ -24,4 +24,5 @@ __all__ = [
     "builtin_folder",
     "load_catalog",
     "load_pitfall",
+    "read_catalog",
 ]

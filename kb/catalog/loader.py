@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import textwrap
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from kb.catalog.model import (
 )
 
 _SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")
+_FILE = re.compile(r"[\w.-]+\.(?:py|sh|ya?ml|toml|diff)(?:#\w+)?\Z")
 _PITFALL_KEYS = {
     "title", "group", "role", "status", "summary", "fatal", "severity", "advice", "versions",
     "explains", "confirm", "signature", "fix", "reference", "reproduction",
@@ -56,21 +59,41 @@ def load_catalog(folders: Sequence[Path] | None = None) -> Catalog:
 
     The version is a hash over every file read, so equal catalogs have equal versions wherever
     they lie. Raises CatalogError for the first fault; a slug that two folders hold is a fault.
+    Patterns are not compiled here: `lint` refuses bad ones, and the engine leaves them out.
     """
+    catalog, faults = read_catalog(folders)
+    for fault in faults:
+        raise fault
+    return catalog
+
+
+def read_catalog(folders: Sequence[Path] | None = None) -> tuple[Catalog, list[CatalogError]]:
+    """As load_catalog, but with the entries that are whole, and the first fault of each other."""
     pitfalls: dict[str, Pitfall] = {}
+    seen: dict[str, Path] = {}
+    faults: list[CatalogError] = []
     digest = hashlib.sha256()
     for folder in folders if folders is not None else [builtin_folder()]:
         if not folder.is_dir():
-            raise CatalogError(folder, "", "no such folder of catalog entries")
+            faults.append(CatalogError(folder, "", "no such folder of catalog entries"))
+            continue
         for entry in sorted(p for p in folder.iterdir() if p.is_dir() and p.name[0] not in "._"):
-            pitfall = load_pitfall(entry)
-            if pitfall.slug in pitfalls:
-                other = pitfalls[pitfall.slug].folder
-                raise CatalogError(entry, "slug", f"{pitfall.slug} is also an entry in {other}")
-            pitfalls[pitfall.slug] = pitfall
-            _digest_folder(entry, digest)
-    _check_explains(pitfalls)
-    return Catalog(tuple(pitfalls[slug] for slug in sorted(pitfalls)), digest.hexdigest()[:16])
+            other = seen.setdefault(entry.name, entry)
+            try:
+                if other is not entry:
+                    raise CatalogError(entry, "slug", f"{entry.name} is also an entry in {other}")
+                pitfall = load_pitfall(entry)
+                _digest_folder(entry, digest)
+            except CatalogError as fault:
+                faults.append(fault)
+            except OSError as error:
+                path = Path(error.filename or entry)
+                faults.append(CatalogError(path, "", f"cannot be read: {error.strerror}"))
+            else:
+                pitfalls[entry.name] = pitfall
+    faults.extend(_explains_faults(pitfalls, seen))
+    entries = tuple(pitfalls[slug] for slug in sorted(pitfalls))
+    return Catalog(entries, digest.hexdigest()[:16]), faults
 
 
 def load_pitfall(folder: Path) -> Pitfall:
@@ -192,12 +215,6 @@ def _signature(table: _Table) -> Signature:
     )
     if not signature.patterns and not signature.facts:
         raise table.fail("all", "a signature needs all, any or facts")
-    for key in ("all", "any", "none"):
-        for pattern in getattr(signature, key):
-            try:
-                re.compile(pattern)
-            except (re.error, OverflowError) as error:
-                raise table.fail(key, f"{pattern!r} is not a pattern: {error}") from None
     return signature
 
 
@@ -205,7 +222,7 @@ def _fix(table: _Table, folder: Path) -> Fix:
     source = table.text("snippet")
     language = table.text("language", default="")
     snippet = source
-    if "\n" not in source and re.fullmatch(r"[\w.-]+\.(?:py|sh|ya?ml|toml|diff)(?:#\w+)?", source):
+    if "\n" not in source and _FILE.match(source):
         name, _, part = source.partition("#")
         snippet = _read_part(table, folder / name, part)
         language = language or _LANGUAGES[Path(name).suffix]
@@ -226,16 +243,16 @@ def _read_part(table: _Table, path: Path, part: str) -> str:
         raise table.fail("snippet", f"cannot read {path.name}: {error.strerror}") from None
     if not part:
         return text.strip("\n")
-    found = re.search(
-        rf"^[ \t]*# part: {part}\n(.*?)^[ \t]*# end: {part}$", text, re.MULTILINE | re.DOTALL
-    )
-    if found is None:
+    lines = text.split("\n")
+    marks = [line.strip() for line in lines]
+    try:
+        first = marks.index(f"# part: {part}") + 1
+        last = marks.index(f"# end: {part}", first)
+    except ValueError:
         raise table.fail(
             "snippet", f"{path.name} has no lines between '# part: {part}' and its end"
-        )
-    lines = found[1].rstrip("\n").split("\n")
-    indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
-    return "\n".join(line[indent:] for line in lines)
+        ) from None
+    return textwrap.dedent("\n".join(lines[first:last])).rstrip("\n")
 
 
 def _reference(table: _Table) -> Reference:
@@ -288,17 +305,30 @@ def _read_guide(folder: Path) -> str:
 
 
 def _digest_folder(folder: Path, digest: hashlib._Hash) -> None:
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix != ".pyc"):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(folder.parent).as_posix()}\0{len(content)}\0".encode())
+    for name, path in sorted(_files(str(folder), folder.name)):
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 (hundreds of files: no Paths)
+            content = file.readall()
+        digest.update(f"{name}\0{len(content)}\0".encode())
         digest.update(content)
 
 
-def _check_explains(pitfalls: Mapping[str, Pitfall]) -> None:
+def _files(folder: str, name: str) -> Iterator[tuple[str, str]]:
+    """(name from the catalog's folder on, path) of each file below, compiled code aside."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path, f"{name}/{entry.name}")
+            elif entry.is_file() and not entry.name.endswith(".pyc"):
+                yield f"{name}/{entry.name}", entry.path
+
+
+def _explains_faults(
+    pitfalls: Mapping[str, Pitfall], known: Mapping[str, Path]
+) -> Iterator[CatalogError]:
     for pitfall in pitfalls.values():
         for slug in pitfall.explains:
-            if slug == pitfall.slug or slug not in pitfalls:
-                problem = "an entry cannot explain itself" if slug in pitfalls else "no such entry"
-                raise CatalogError(
+            if slug == pitfall.slug or slug not in known:
+                problem = "an entry cannot explain itself" if slug in known else "no such entry"
+                yield CatalogError(
                     pitfall.folder / "pitfall.toml", "explains", f"{slug!r}: {problem}"
                 )

@@ -64,6 +64,12 @@ class Signature:
         """The patterns that can make this signature match, in the order all, any."""
         return self.all + self.any
 
+    def kinds_and_patterns(self) -> Iterator[tuple[str, str]]:
+        """Each pattern behind the key that holds it: all, any, none."""
+        for kind, patterns in (("all", self.all), ("any", self.any), ("none", self.none)):
+            for pattern in patterns:
+                yield kind, pattern
+
 
 @dataclass(frozen=True, slots=True)
 class Fix:

@@ -275,6 +275,8 @@ WHITENOISE_AUTOREFRESH = DEBUG
 
 # kb shows what triage decides with: one catalog, handed over by name since kb imports no triage.
 KB_CATALOG = "triage.services.catalog.current_catalog"
+# The engine's facts, by which the check of the catalog knows a misspelt one.
+KB_FACTS = "triage.engine.facts.FACT_VALUES"
 # Folders of a site's own entries, parted as PATH is.
 PITSTOP_CATALOG = [
     Path(folder) for folder in os.environ.get("PITSTOP_CATALOG", "").split(os.pathsep) if folder

@@ -725,3 +725,8 @@ QUESTIONS: dict[str, Callable[[Sequence[Evidence]], Fact | None]] = {
         loss_is_nan,
     )
 }
+
+#: The values that a fact can give to a signature's `because`.
+FACT_VALUES: dict[str, tuple[str, ...]] = dict.fromkeys(QUESTIONS, ()) | {
+    "oom_reserved_memory_would_have_sufficed": ("requested",),
+}

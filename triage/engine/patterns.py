@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from re import _constants as sre  # type: ignore[attr-defined]
-from re import _parser  # type: ignore[attr-defined]
 from typing import Any, Protocol
+
+from kb.catalog import syntax
 
 try:
     import re2
@@ -29,13 +30,16 @@ class Found(Protocol):
 
 
 class Pattern:
-    """One pattern of the catalog, compiled when it is first needed."""
+    """One pattern of the catalog, compiled when it is first needed.
+
+    Raises syntax.PatternError for a text that no entry may hold.
+    """
 
     __slots__ = ("__dict__", "literals", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.literals = required_literals(text)
+        self.literals = required_literals(syntax.parse(text))
 
     @cached_property
     def is_anchored(self) -> bool:
@@ -44,9 +48,7 @@ class Pattern:
 
     @cached_property
     def _regex(self) -> Any:
-        if re2 is not None:
-            return re2.compile(self.text, _re2_options())
-        return re.compile(self.text)
+        return _compile(self.text)
 
     def occurs_in(self, raw: bytes) -> bool:
         """Whether the pattern matches these bytes: a line with its prefixes."""
@@ -54,14 +56,22 @@ class Pattern:
 
     @cached_property
     def _bytes_regex(self) -> Any:
-        if re2 is not None:
-            return re2.compile(self.text.encode(), _re2_options())
-        return re.compile(self.text.encode())
+        return _compile(self.text.encode())
 
     def search(self, text: str) -> Found | None:
         """The first match in a line, or None."""
         found: Found | None = self._regex.search(text)
         return found
+
+
+def _compile(text: str | bytes) -> Any:
+    """The regex in RE2, or in `re` where RE2 is missing or refuses it: its memory is bounded."""
+    if re2 is not None:
+        try:
+            return re2.compile(text, _re2_options())
+        except re2.error:
+            return re.compile(text)
+    return re.compile(text)
 
 
 def _re2_options() -> Any:
@@ -77,13 +87,12 @@ class Literal(tuple[bytes, bool]):
     __slots__ = ()
 
 
-def required_literals(pattern: str) -> tuple[Literal, ...] | None:
-    """Literals of which every match of the pattern contains at least one, longest choice.
+def required_literals(tree: Any) -> tuple[Literal, ...] | None:
+    """Literals of which every match of the parsed pattern contains at least one, longest choice.
 
     None where there is no such set with members of MIN_LITERAL_BYTES or more: the pattern itself
     must then go to the multi-pattern matcher.
     """
-    tree = _parser.parse(pattern)
     ignore_case = bool(tree.state.flags & re.IGNORECASE)
     best = _best_of(list(tree))
     if best is None or min(len(text.encode()) for text in best) < MIN_LITERAL_BYTES:
@@ -180,51 +189,3 @@ def prefilter_regex(pattern: str) -> bytes:
     text = _ANCHOR.sub(lambda m: m[1] or "", pattern)
     text = _COUNT.sub(lambda m: m[1] or f"{{{m[2]},}}", text)
     return _NAMED.sub("(?:", text).encode()
-
-
-def unbounded_nesting(pattern: str) -> bool:
-    """Whether an endless repeat holds another one, as in `(a+)+`: the shape that hangs `re`."""
-
-    def visit(items: Iterable[tuple[Any, Any]], inside: bool) -> bool:
-        for operator, argument in items:
-            if operator in (sre.MAX_REPEAT, sre.MIN_REPEAT):
-                _, most, body = argument
-                endless = most is sre.MAXREPEAT
-                if endless and inside:
-                    return True
-                if visit(body, inside or endless):
-                    return True
-            elif operator is sre.SUBPATTERN:
-                if visit(argument[3], inside):
-                    return True
-            elif operator is sre.BRANCH and any(visit(b, inside) for b in argument[1]):
-                return True
-        return False
-
-    return visit(_parser.parse(pattern), False)
-
-
-def unsupported_syntax(pattern: str) -> str:
-    """The construct that a linear-time engine refuses, in words, or ""."""
-
-    def visit(items: Iterable[tuple[Any, Any]]) -> str:
-        for operator, argument in items:
-            if operator in (sre.ASSERT, sre.ASSERT_NOT):
-                return "a lookaround"
-            if operator in (sre.GROUPREF, sre.GROUPREF_EXISTS):
-                return "a backreference"
-            if operator in (sre.ATOMIC_GROUP, sre.POSSESSIVE_REPEAT):
-                return "an atomic group or possessive repeat"
-            parts: list[Any] = []
-            if operator in (sre.MAX_REPEAT, sre.MIN_REPEAT):
-                parts = [argument[2]]
-            elif operator is sre.SUBPATTERN:
-                parts = [argument[3]]
-            elif operator is sre.BRANCH:
-                parts = list(argument[1])
-            for part in parts:
-                if problem := visit(part):
-                    return problem
-        return ""
-
-    return visit(_parser.parse(pattern))

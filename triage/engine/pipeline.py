@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kb.catalog import Catalog
+from kb.catalog.syntax import PatternError
 from triage.engine import ranking, signatures
 from triage.engine.evidence import Evidence, Hit
 from triage.engine.facts import Facts
@@ -39,7 +40,7 @@ _STRUCTURE = (
     r"most recent call first",
 )
 _ERROR_LIKE = re.compile(
-    r"(?:\b(?:[A-Z]\w*)?(?:Error|Exception)\b|\bERROR\b|\bFATAL\b|\bCRITICAL\b|\bfatal\b|[Ff]ailed\b|\b[Ee]rror:|"
+    r"(?:(?:Error|Exception)\b|\bERROR\b|\bFATAL\b|\bCRITICAL\b|\bfatal\b|[Ff]ailed\b|\b[Ee]rror:|"
     r"\bterminate called\b|\babort(?:ed|ing)\b|\bkilled\b|\bcore dumped\b|\bhang\b|\bstuck\b"
     r"|\bpanic\b)"
 )
@@ -61,24 +62,37 @@ class _Compiled:
     patterns: tuple[Pattern, ...]
     structure: int
     matcher: Matcher
+    notes: tuple[str, ...]
 
 
 _compiled: dict[tuple[str, str], _Compiled] = {}
 
 
 def compile_catalog(catalog: Catalog, engine: str = "") -> _Compiled:
-    """The catalog's patterns, each once, and the matcher over them; kept for the process."""
+    """The catalog's patterns, each once, and the matcher over them; kept for the process.
+
+    A pattern outside the common subset is left out, and a note says so.
+    """
     key = (catalog.version, engine)
     if key not in _compiled:
-        texts: dict[str, None] = {}
+        patterns: dict[str, Pattern] = {}
+        notes: dict[str, str] = {}
         for pitfall in catalog.active:
-            for signature in pitfall.signatures:
-                for text in (*signature.all, *signature.any, *signature.none):
-                    texts.setdefault(text)
-        patterns = tuple(Pattern(text) for text in (*texts, *_STRUCTURE))
+            for number, signature in enumerate(pitfall.signatures):
+                for kind, text in signature.kinds_and_patterns():
+                    if text in patterns:
+                        continue
+                    try:
+                        patterns[text] = Pattern(text)
+                    except PatternError as error:
+                        place = f"{pitfall.slug}: signature[{number}].{kind}"
+                        notes.setdefault(text, f"{place} was left out: {text!r} {error}")
+        known = (*patterns.values(), *(Pattern(text) for text in _STRUCTURE))
         if len(_compiled) > 8:
             _compiled.clear()
-        _compiled[key] = _Compiled(patterns, len(texts), build_matcher(patterns, engine))
+        _compiled[key] = _Compiled(
+            known, len(patterns), build_matcher(known, engine), tuple(notes.values())
+        )
     return _compiled[key]
 
 
@@ -98,7 +112,8 @@ def scan(
     come through.
     """
     limits = limits or Limits()
-    scanner = _Scanner(compile_catalog(catalog, engine), limits)
+    compiled = compile_catalog(catalog, engine)
+    scanner = _Scanner(compiled, limits)
     reader = BlockReader(stream, limits)
     for block in reader:
         scanner.feed(block)
@@ -110,7 +125,7 @@ def scan(
     evidence.bytes = reader.bytes_read
     evidence.encoding = reader.encoding
     evidence.catalog = catalog.version
-    evidence.notes.extend(reader.notes)
+    evidence.notes.extend((*reader.notes, *compiled.notes))
     return evidence
 
 
@@ -187,15 +202,15 @@ class _Scanner:
         for offset, number in events:
             if offset < position:
                 continue
+            seen = self._windows.get(number, 0)
+            if seen >= self._limits.hits_per_pattern:
+                self._count(number)
+                continue
             begin = data.rfind(b"\n", position, offset) + 1 or position
             end = _line_end(data, offset + 1)
             if not self._may_match(number, data[begin:end]):
                 continue
-            seen = self._windows.get(number, 0)
             self._windows[number] = seen + 1
-            if seen >= self._limits.hits_per_pattern:
-                self._count(number)
-                continue
             wide = seen < self._limits.windows_per_pattern
             before = self._limits.lines_before_hit if wide else 0
             for _ in range(before):
@@ -276,6 +291,7 @@ class _Scanner:
         evidence.last_lines[str(line.rank)] = f"{line.number}\t{text[:300]}"
         if len(evidence.last_lines) > 4_096:
             evidence.last_lines.pop(next(iter(evidence.last_lines)))
+        text = text[:2_000]
         if not evidence.torch_version and "orch" in text and (found := _TORCH_VERSION.search(text)):
             evidence.torch_version = found["version"]
         if evidence.world_size is None and (found := _WORLD_SIZE.search(text)):

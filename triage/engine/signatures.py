@@ -6,8 +6,9 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from kb.catalog import Catalog, Pitfall, Signature
+from kb.catalog import Catalog, Pitfall, Signature, syntax
 from triage.engine.evidence import Evidence, Hit
 from triage.engine.facts import Fact, Facts
 
@@ -56,7 +57,7 @@ class Match:
         return min((p.hit.time for p in self.places if p.hit.time is not None), default=None)
 
 
-class _Hits:
+class Hits:
     """Hits of all texts by pattern, with the question whether a run went on after one."""
 
     def __init__(self, evidences: Sequence[Evidence]) -> None:
@@ -95,10 +96,10 @@ class _Hits:
 
 def match(catalog: Catalog, evidences: Sequence[Evidence], facts: Facts) -> list[Match]:
     """For each pitfall its best Match, in the order of the catalog."""
-    hits = _Hits(evidences)
+    hits = Hits(evidences)
     matches = []
     for pitfall in catalog.active:
-        found = [m for s in pitfall.signatures if (m := _match_signature(pitfall, s, hits, facts))]
+        found = [m for s in pitfall.signatures if (m := match_signature(pitfall, s, hits, facts))]
         if found:
             matches.append(_merge(found))
     return matches
@@ -127,9 +128,10 @@ def _merge(found: Sequence[Match]) -> Match:
     )
 
 
-def _match_signature(
-    pitfall: Pitfall, signature: Signature, hits: _Hits, facts: Facts
+def match_signature(
+    pitfall: Pitfall, signature: Signature, hits: Hits, facts: Facts
 ) -> Match | None:
+    """The Match if the signature recognises the pitfall, else None."""
     shown: list[Fact] = []
     for name in signature.facts:
         fact = facts.get(name)
@@ -150,6 +152,8 @@ def _match_signature(
         wanted = _close_together(wanted, signature.within_lines)
         if not wanted:
             return None
+    if not all(_is_usable(pattern) for pattern in signature.none):
+        return None
     places = [p for group in wanted for p in group]
     recovered = False
     if places and not signature.in_warnings:
@@ -172,6 +176,16 @@ def _match_signature(
         values=values,
         recovered=recovered,
     )
+
+
+@lru_cache(maxsize=1024)
+def _is_usable(pattern: str) -> bool:
+    """Whether the scan looks for it: a guard that it leaves out must not count as absent."""
+    try:
+        syntax.parse(pattern)
+    except syntax.PatternError:
+        return False
+    return True
 
 
 def _close_together(wanted: list[list[Place]], within_lines: int) -> list[list[Place]]:

@@ -51,7 +51,7 @@ def answers(
     read: list[str] = []
     for name in names:
         try:
-            evidence = _scan_file(name, catalog)
+            evidence = scan_file(name, catalog)
         except OSError as error:
             yield error if isinstance(error, TextError) else TextError(f"{name}: {error.strerror}")
             continue
@@ -64,7 +64,11 @@ def answers(
         yield Answer(tuple(read), diagnose(evidences, catalog))
 
 
-def _scan_file(name: str, catalog: Catalog) -> Evidence:
+def scan_file(name: str, catalog: Catalog) -> Evidence:
+    """The Evidence of a file, gzip or not, or of standard input where the name is `-`.
+
+    Raises TextError for broken or exploding gzip, OSError for what cannot be read.
+    """
     if name == "-":
         return scan(_opened(sys.stdin.buffer, name), catalog=catalog, name=name)
     with Path(name).open("rb", buffering=0) as file:
@@ -144,13 +148,13 @@ def _render_diagnosis(diagnosis: Diagnosis, out: TextIO, *, is_answer: bool) -> 
     for reason in diagnosis.because:
         print(f"    because {reason}", file=out)
     for line in diagnosis.evidence[:6]:
-        print(f"    line {line.line}: {_printable(line.text)[:160]}", file=out)
+        print(f"    line {line.line}: {printable(line.text)[:160]}", file=out)
     if diagnosis.explains:
         print(f"    explains {', '.join(diagnosis.explains)}", file=out)
     print(f"    {_ADVICE[diagnosis.advice]}", file=out)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """The text without what a terminal would obey."""
     return "".join(c if c.isprintable() else " " for c in text)
 
