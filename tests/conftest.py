@@ -70,6 +70,8 @@ def _no_leftovers(settings: Any, tmp_path_factory: pytest.TempPathFactory) -> It
             "OPTIONS": {"location": str(folder)},
         },
     }
+    # Hundreds of accounts are made and signed in; strength is Django's affair, not theirs.
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     yield
     cache.clear()
 
