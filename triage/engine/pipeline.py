@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kb.catalog import Catalog
 from kb.catalog.syntax import PatternError
@@ -130,14 +130,38 @@ def scan(
 
 
 def diagnose(evidences: Sequence[Evidence], catalog: Catalog) -> Verdict:
-    """The Verdict over all texts of one incident, in whatever order they are given.
+    """The Verdict over all texts of one incident: the same in whatever order they are given.
 
     The first diagnosis is the answer; it is a root where one is shown, else the symptom that is
     visible. No exception for any Evidence.
     """
-    facts = Facts(evidences)
-    matches = signatures.match(catalog, evidences, facts)
-    return ranking.decide(catalog, evidences, facts, matches)
+    order = sorted(range(len(evidences)), key=lambda index: _text_key(evidences[index]))
+    texts = [evidences[index] for index in order]
+    facts = Facts(texts)
+    matches = signatures.match(catalog, texts, facts)
+    return _renumber(ranking.decide(catalog, texts, facts, matches), order)
+
+
+def _text_key(evidence: Evidence) -> tuple[object, ...]:
+    """Where a text stands among those of its incident: the same wherever the caller put it."""
+    hits = tuple((hit.line, hit.pattern, hit.text) for hit in evidence.hits)
+    return (evidence.name, evidence.lines, evidence.bytes, hits, tuple(evidence.last_lines.items()))
+
+
+def _renumber(verdict: Verdict, order: Sequence[int]) -> Verdict:
+    """The verdict with the caller's numbers of the texts in place of the sorted ones."""
+    if list(order) == sorted(order):
+        return verdict
+    diagnoses = (
+        replace(
+            diagnosis,
+            evidence=tuple(
+                replace(line, text_index=order[line.text_index]) for line in diagnosis.evidence
+            ),
+        )
+        for diagnosis in verdict.diagnoses
+    )
+    return replace(verdict, diagnoses=tuple(diagnoses))
 
 
 class _Scanner:
