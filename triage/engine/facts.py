@@ -664,7 +664,25 @@ def loss_scale_keeps_falling(evidences: Sequence[Evidence]) -> Fact | None:
             else f"{len(run)} steps skipped while the loss scale fell from {first:g} to {last:g}"
         )
         return Fact("", because, rank, _point_lines(index, run))
+    for index, rank, points in _series(evidences, "loss_scale"):
+        run = _longest_halving(points)
+        if len(run) >= 7 and run[-1].value <= 64:
+            because = (
+                f"the loss scale was halved {len(run) - 1} times in a row, from "
+                f"{run[0].value:g} to {run[-1].value:g}"
+            )
+            return Fact("", because, rank, _point_lines(index, run))
     return None
+
+
+def _longest_halving(points: Sequence[Point]) -> list[Point]:
+    best: list[Point] = []
+    run: list[Point] = []
+    for point in points:
+        run = [*run, point] if run and point.value * 2 == run[-1].value else [point]
+        if len(run) > len(best):
+            best = run
+    return best
 
 
 def _longest_fall(points: Sequence[Point]) -> list[Point]:
@@ -685,7 +703,7 @@ def loss_is_nan(evidences: Sequence[Evidence]) -> Fact | None:
             if point.value == point.value and abs(point.value) != float("inf"):
                 break
             tail.append(point)
-        if len(tail) >= 3 or (len(tail) >= 1 and len(tail) == len(points) and len(points) >= 2):
+        if len(tail) >= 2:
             tail.reverse()
             before = len(points) - len(tail)
             because = f"the loss is not a number in the last {len(tail)} lines that show it"

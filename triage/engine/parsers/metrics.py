@@ -21,10 +21,18 @@ _LOSS = re.compile(
 _SCALE = re.compile(
     r"(?i)(?:reducing (?:loss scale )?to|setting loss scale to"
     r"|loss[_ ]scale(?:r)?['\"]?\s?[=:]?\s?(?:\d+ reducing loss scale to)?"
+    r"|\b(?:amp[_ ]|grad[_ ])?scale['\"]?\s?[=:]"
     r"|decreas(?:ing|ed) (?:loss )?scale(?: from \S+)? to)\s?["
     r"|:=]?\s?(?P<value>\d{1,18}\.?\d*(?:e[-+]?\d+)?)"
 )
-_SKIPPED = re.compile(r"(?i)(?:gradient overflow|OVERFLOW!|skipping step|overflow detected)")
+_SKIPPED = re.compile(
+    r"(?i)(?:gradient overflow|OVERFLOW!|skipping step|overflow detected"
+    r"|number of skipped iterations: {1,12}[1-9])"
+)
+# The ultralytics table: epoch of all, memory, then the mean of each loss.
+_LOSS_ROW = re.compile(
+    r"^\s*\d{1,6}/\d{1,6}\s+[\d.]{1,8}[KMG]B?\s+(?P<value>nan|inf|\d{1,9}\.?\d*)\s"
+)
 _GPU_MEMORY = re.compile(
     r"(?i)(?:memory[_ ]allocated|allocated|max[_ ]mem(?:ory)?|gpu[_ ]mem(?:ory)?"
     r"|mem(?:ory)?)['\"]?\s?[=: ]{1,3}\s?"
@@ -61,6 +69,8 @@ class MetricsParser:
         if line.bar is not None:
             if line.bar.done or line.bar.total:
                 self._keep_progress(line.bar)
+            if row := _LOSS_ROW.match(text):
+                self._point("loss", line, float(row["value"]))
             return
         if len(text) > 3_000:
             text = text[:3_000]
