@@ -234,6 +234,16 @@ def test_a_text_that_kills_its_worker_is_given_up() -> None:
     assert "cut off 3 times" in submission.error
 
 
+def test_a_text_that_is_gone_from_storage_says_so() -> None:
+    submission = make_submission(stored_at="2026/01/01/gone.log.gz")
+
+    assert not scan_submission(submission.pk)
+
+    submission.refresh_from_db()
+    assert (submission.state, submission.scan_attempts) == ("failed", 1)
+    assert submission.error == "The stored text is no longer there. Send it again."
+
+
 def test_a_scan_beyond_its_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     submission = make_submission()
     monkeypatch.setattr(diagnosis, "scan", _raise(SoftTimeLimitExceeded()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from kombu.exceptions import OperationalError
 from tests.factories import BUS_ERROR, HEALTHY, make_token, make_user, send
 from triage.models import Incident, LogBookEntry, Submission
 from triage.services.intake import IntakeError, JobFacts
-from triage.services.texts import open_text
+from triage.services.texts import TextWriter, open_text
 
 pytestmark = pytest.mark.django_db
 
@@ -184,6 +185,18 @@ def test_nothing_is_left_in_storage_when_the_rows_fail(monkeypatch: pytest.Monke
 
     assert Incident.objects.count() == Submission.objects.count() == 0
     assert _files_in_storage() == 0
+
+
+def test_a_full_disk_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: TextWriter) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(TextWriter, "save", fail)
+    with pytest.raises(IntakeError, match="no room left") as refused:
+        send(BUS_ERROR)
+
+    assert refused.value.status == 507
+    assert not Incident.objects.exists()
 
 
 def test_an_incident_holds_so_many_texts(settings: Any) -> None:

@@ -69,6 +69,10 @@ def scan_submission(pk: int) -> bool:
             "Send the last part of the log.",
         )
         return False
+    except FileNotFoundError:
+        logger.exception("%s: not in storage", submission)
+        _fail_scan(submission, owner, "The stored text is no longer there. Send it again.")
+        return False
     except Exception as error:
         logger.exception("%s: the scan failed", submission)
         _retry_or_fail_scan(submission, owner, error)

@@ -8,6 +8,7 @@ in one transaction after the texts are in storage; the tasks are queued at its c
 from __future__ import annotations
 
 import codecs
+import errno
 import hashlib
 import re
 import zlib
@@ -135,6 +136,10 @@ def receive(
                 raise _too_many_texts()
             try:
                 stored.append(_store(text))
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise _disk_full() from error
+                raise
             except UnusableTextError as error:
                 refused.append(error)
                 skipped.append(Skipped(error.name, error.problem))
@@ -523,6 +528,15 @@ def _too_large(name: str) -> IntakeError:
         hint="Send its last part, for instance `tail -c 1G FILE`: failures stand at the end.",
         code="too-large",
         name=name,
+    )
+
+
+def _disk_full() -> IntakeError:
+    return IntakeError(
+        "There is no room left to store it.",
+        status=507,
+        hint="Tell whoever runs Pitstop that its disk is full; nothing was taken.",
+        code="disk-full",
     )
 
 

@@ -20,6 +20,7 @@ from hashlib import sha256
 from types import TracebackType
 from typing import BinaryIO, Self, cast
 
+from django.conf import settings
 from django.core.files import File
 from django.core.files.storage import default_storage
 
@@ -55,7 +56,9 @@ class TextWriter:
     """
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115
+        self._file = tempfile.SpooledTemporaryFile(  # noqa: SIM115 (closed on exit)
+            max_size=_IN_MEMORY_BYTES, dir=settings.FILE_UPLOAD_TEMP_DIR
+        )
         self._hash = sha256()
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
