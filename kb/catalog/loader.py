@@ -54,6 +54,11 @@ def builtin_folder() -> Path:
     return Path(__file__).resolve().parent.parent / "pitfalls"
 
 
+def is_slug(text: str) -> bool:
+    """Whether the text can be the slug of an entry."""
+    return _SLUG.match(text) is not None
+
+
 def load_catalog(folders: Sequence[Path] | None = None) -> Catalog:
     """All entries of these folders (default: the built-in ones) in the order of their slugs.
 
@@ -100,7 +105,7 @@ def load_pitfall(folder: Path) -> Pitfall:
     """One entry from its folder; raises CatalogError with file and key."""
     path = folder / "pitfall.toml"
     slug = folder.name
-    if not _SLUG.match(slug):
+    if not is_slug(slug):
         raise CatalogError(folder, "slug", "a slug is lower-case words joined by single hyphens")
     table = _Table(path, "", _read_toml(path), _PITFALL_KEYS)
     pitfall = Pitfall(

@@ -56,7 +56,7 @@ class SignatureTrial:
     def _lacks(self) -> Iterator[str]:
         wanted = [p for p in self.patterns if p.key.startswith("all")]
         choice = [p for p in self.patterns if p.key.startswith("any")]
-        yield from (f"{p.key} in a line that counts" for p in wanted if not p.counting)
+        yield from (f"{p.key} in a line that counts: {p.text}" for p in wanted if not p.counting)
         if choice and not any(p.counting for p in choice):
             yield "one pattern of any in a line that counts"
         yield from (f"the fact {name}" for name, holds in self.facts if not holds)
