@@ -193,12 +193,78 @@ class Point:
     rank: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FlightEntry:
+    """One record of a flight recorder: a collective, or a send or receive, that a rank enqueued.
+
+    `seq` counts the rank's collectives of this process group (its point-to-point calls where
+    `is_p2p`); `op` is the name without the backend. `state` is scheduled, started or completed.
+    `inputs` and `outputs` are the first shapes, `numel_in` and `numel_out` the elements of all.
+    `source` and `destination` are ranks within the group. `frames` is where the call was made:
+    torch's own frame, where there is one, then the deepest frames outside libraries.
+    """
+
+    seq: int
+    op: str
+    is_p2p: bool = False
+    state: str = "scheduled"
+    inputs: tuple[tuple[int, ...], ...] = ()
+    outputs: tuple[tuple[int, ...], ...] = ()
+    numel_in: int = 0
+    numel_out: int = 0
+    dtype_in: str = ""
+    dtype_out: str = ""
+    source: int | None = None
+    destination: int | None = None
+    frames: tuple[Frame, ...] = ()
+    created_ns: int | None = None
+    timeout_ms: int | None = None
+
+    @property
+    def call_site(self) -> Frame | None:
+        """The deepest frame outside libraries, else the only one that is known."""
+        own = [frame for frame in self.frames if not frame.is_library]
+        return own[0] if own else next(iter(self.frames), None)
+
+
+@dataclass(frozen=True, slots=True)
+class FlightGroup:
+    """What one rank did in one process group, in the order in which it enqueued it.
+
+    `ranks` are the group's members, empty where the dump does not list them. `is_cut` says that
+    earlier records are lost or left out.
+    """
+
+    name: str
+    desc: str = ""
+    ranks: tuple[int, ...] = ()
+    entries: tuple[FlightEntry, ...] = ()
+    last_enqueued: int = 0
+    last_completed: int = 0
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FlightDump:
+    """The flight-recorder dump of one rank; `rank` is known from the file's name alone.
+
+    `entries` counts all records of the dump, kept or not.
+    """
+
+    version: str = ""
+    rank: int | None = None
+    groups: tuple[FlightGroup, ...] = ()
+    entries: int = 0
+    is_cut: bool = False
+
+
 @dataclass(slots=True)
 class Evidence:
     """What one text shows, compact and independent of where it was scanned.
 
     `lines` and `bytes` are the text's size; `ranks` the ranks that prefixes and messages name,
-    `counts` how many lines matched a pattern beyond the hits that are kept.
+    `counts` how many lines matched a pattern beyond the hits that are kept. `refused` says why a
+    file was not read at all.
     """
 
     name: str = ""
@@ -224,6 +290,8 @@ class Evidence:
     last_lines: dict[str, str] = field(default_factory=dict)
     batches: dict[str, int] = field(default_factory=dict)
     errors: list[Hit] = field(default_factory=list)
+    flight: FlightDump | None = None
+    refused: str = ""
 
     @property
     def kind(self) -> str:
@@ -237,6 +305,8 @@ class Evidence:
         if self.stacks:
             count = len(self.stacks)
             words.append(f"stack dumps of {count} process{'es' if count != 1 else ''}")
+        if self.flight is not None:
+            words.append("flight recorder")
         return ", ".join(words) or "log"
 
     def to_json(self) -> dict[str, Any]:
