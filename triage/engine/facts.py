@@ -6,15 +6,19 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from triage.engine import flight
 from triage.engine.evidence import CollectiveEvent, Evidence, Point, Progress, StackDump, Thread
 from triage.engine.verdict import EvidenceLine
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A fact that holds: the sentence that says so, the rank it points at, its lines."""
+    """A fact that holds: the sentence that says so, the rank it points at, its lines.
+
+    `details` are further sentences, in order.
+    """
 
     name: str
     because: str
@@ -22,6 +26,7 @@ class Fact:
     evidence: tuple[EvidenceLine, ...] = ()
     values: dict[str, str] = field(default_factory=dict)
     host: str | None = None
+    details: tuple[str, ...] = ()
 
 
 class Facts:
@@ -267,6 +272,9 @@ def _uneven_by_stacks(
 
 def ranks_stopped_at_different_batches(evidences: Sequence[Evidence]) -> Fact | None:
     """Some ranks ended their loop, others wait inside theirs; or the ranks' own counts differ."""
+    recorded = _recorded(evidences)
+    if recorded is not None and recorded[0].is_next_round:
+        return recorded[1]
     pair = _uneven_by_stacks(evidences, _stands(evidences))
     if pair is not None and _done_ranks(evidences):
         left, still = pair
@@ -319,6 +327,9 @@ def _describe(event: CollectiveEvent) -> str:
 
 def collective_differs_between_ranks(evidences: Sequence[Evidence]) -> Fact | None:
     """In one process group the ranks stand in different collectives, or in one of other sizes."""
+    recorded = _recorded(evidences)
+    if recorded is not None and recorded[0].is_unlike_call:
+        return recorded[1]
     by_group: dict[str, dict[int, tuple[int, CollectiveEvent]]] = defaultdict(dict)
     crowded: set[str] = set()
     for index, event in _events(evidences, "timeout", "mismatch"):
@@ -370,6 +381,9 @@ def _can_differ(one: CollectiveEvent, other: CollectiveEvent) -> bool:
 
 def rank_missing_from_collective(evidences: Sequence[Evidence]) -> Fact | None:
     """Ranks timed out in a collective that a rank of the same text never joined."""
+    recorded = _recorded(evidences)
+    if recorded is not None and not recorded[0].is_unlike_call:
+        return recorded[1]
     dead = _dead_ranks(evidences)
     absent = _events(evidences, "absent")
     if absent:
@@ -400,6 +414,41 @@ def rank_missing_from_collective(evidences: Sequence[Evidence]) -> Fact | None:
     )
     lines = (_event_line(index, event), _event_line(*waiting))
     return Fact("", because, event.rank, lines)
+
+
+def _recorded(evidences: Sequence[Evidence]) -> tuple[flight.Mismatch, Fact] | None:
+    """The first mismatch of the ranks' flight-recorder dumps, and what it says; None: they agree.
+
+    A rank that hangs in another group, or that died of its own exception, is missing as a
+    consequence; being behind in a call proves nothing either.
+    """
+    recorded = [(i, e.flight) for i, e in enumerate(evidences) if e.flight is not None]
+    if len(recorded) < 2:
+        return None
+    dumps = [dump for _, dump in recorded]
+    mismatches = flight.compare(dumps)
+    dead = _dead_ranks(evidences)
+    first = next(
+        (
+            m
+            for m in mismatches
+            if m.kind != "state"
+            and not m.waits_elsewhere
+            and not (m.kind in ("missing", "unpaired") and dead & set(m.ranks))
+        ),
+        None,
+    )
+    if first is None:
+        return None
+    details = [m.sentence for m in mismatches if m is not first]
+    if len(details) > 6:
+        details = [*details[:5], f"{len(details) - 5} more mismatches follow"]
+    if without := flight.ranks_without_dump(dumps):
+        details.append(flight.ask_for(without))
+    lines = tuple(EvidenceLine(1, 1, text, recorded[i][0]) for i, text in first.lines)
+    values = {"seq_num": str(first.seq)}
+    fact = Fact("", first.sentence, first.culprit, lines, values, details=tuple(details))
+    return first, fact
 
 
 _OF_PEERS = re.compile(
@@ -529,6 +578,7 @@ def _only_rank_left(evidence: Evidence) -> int | None:
 # ----------------------------------------------------------------------------------- numbers
 
 _SIZE = re.compile(r"(?P<value>\d+(?:\.\d+)?) ?(?P<unit>bytes|B|[KMGT]i?B)\b")
+_NOTABLE_SHARE = 0.03
 _MIB = {"b": 1 / (1 << 20), "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
 _OOM = re.compile(
     r"out of memory.{0,40}Tried to allocate (?P<request>[\d.]+ ?[KMGT]?i?B)(?P<rest>.*)", re.DOTALL
@@ -545,6 +595,11 @@ def _mib(text: str) -> float:
 def _size_before(rest: str, words: str) -> float | None:
     found = re.search(r"(\d+(?:\.\d+)? ?(?:[KMGT]i?B|bytes)) " + words, rest)
     return _mib(found[1]) if found else None
+
+
+def _capacity(rest: str) -> float:
+    found = re.search(r"total capacity of (\d+(?:\.\d+)? ?[KMGT]iB)", rest)
+    return _mib(found[1]) if found else _size_before(rest, r"total capacity") or 0.0
 
 
 def oom_reserved_memory_would_have_sufficed(evidences: Sequence[Evidence]) -> Fact | None:
@@ -566,8 +621,10 @@ def oom_reserved_memory_would_have_sufficed(evidences: Sequence[Evidence]) -> Fa
                 elif reserved is not None:
                     unused = reserved
             free = _size_before(rest, r"(?:is )?free")
-            held = unused if unused is not None and unused > request else None
-            if held is None and not (free is not None and free > request * 1.5):
+            # What every full GPU has left over in its last blocks is no fragmentation.
+            least = _NOTABLE_SHARE * _capacity(rest)
+            held = unused if unused is not None and unused > max(request, least) else None
+            if held is None and not (free is not None and free > max(request * 1.5, least)):
                 continue
             words = (
                 f"{held:.0f} MiB were reserved by PyTorch but unallocated"
@@ -720,7 +777,7 @@ def _named(
         fact = question(evidences)
         if fact is None:
             return None
-        return Fact(name, fact.because, fact.rank, fact.evidence, fact.values, fact.host)
+        return replace(fact, name=name)
 
     return ask
 
