@@ -14,8 +14,8 @@ _STEP = re.compile(
     r"(?P<done>\d{1,12})(?:\s?(?:/|of)\s?(?P<total>\d{1,12}))?(?:\]?\[\s*(?P<inner>\d{1,12})/(?P<inner_total>\d{1,12})\])?"
 )
 _LOSS = re.compile(
-    r"(?i)(?P<prefix>\b(?:val|valid|validation|eval|test"
-    r"|dev)[ _/.]?)?\b(?:\w{0,30}[_ /.])?loss(?:_\w{1,20})?['\"]?\s?[=: (]{1,3}\s?(?:tensor\()?"
+    r"(?i)(?:(?P<prefix>\b(?:val|valid|validation|eval|test|dev)(?:[ _/.]|(?=loss)))|\b)"
+    r"(?:\w{0,30}[_ /.])?loss(?:_\w{1,20})?['\"]?\s?[=: (]{1,3}\s?(?:tensor\()?"
     r"(?P<value>[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf))\b"
 )
 _SCALE = re.compile(
@@ -35,11 +35,17 @@ _LOSS_ROW = re.compile(
 )
 _GPU_MEMORY = re.compile(
     r"(?i)(?:memory[_ ]allocated|allocated|max[_ ]mem(?:ory)?|gpu[_ ]mem(?:ory)?"
-    r"|mem(?:ory)?)['\"]?\s?[=: ]{1,3}\s?"
+    r"|mem(?:ory)?|vram)(?:[_ ](?:alloc(?:ated)?|used|usage|in use))?(?:\(\))?['\"]?\s?[=: ]{1,3}\s?"
     r"(?P<value>\d{1,18}\.?\d*)\s?(?P<unit>[KMGT]i?B|MB|GB)?"
 )
+# A row of a table of epochs (epoch/epochs, GPU memory, losses), and a step with a size alone.
+_TABLE_ROW = re.compile(r"^\s*\d{1,6}/\d{1,6}\s+(?P<value>\d{1,6}(?:\.\d{1,6})?)(?P<unit>G)\s+\d")
+_BARE_SIZE = re.compile(
+    r"(?i)^\W{0,4}(?:step|iter|iteration|epoch|batch)?\W{0,4}\d{1,9}(?:/\d{1,9})?\W{1,4}"
+    r"(?P<value>\d{1,12}(?:\.\d{1,6})?)\s?(?P<unit>[MG]i?B)\s*$"
+)
 _HOST_MEMORY = re.compile(
-    r"(?i)\b(?:rss|host[_ ]mem(?:ory)?|ram(?:[_ ]usage| used)?|uss|pss|virtual_memory"
+    r"(?i)\b(?:rss|(?:host|cpu|system)[_ ]mem(?:ory)?|ram(?:[_ ]usage| used)?|uss|pss|virtual_memory"
     r"|current memory use|maxresident)\b['\"]?\s?[=: ]{1,3}\s?"
     r"(?P<value>\d{1,18}\.?\d*)\s?(?P<unit>[KMGT]i?B?)?"
 )
@@ -69,6 +75,8 @@ class MetricsParser:
         if line.bar is not None:
             if line.bar.done or line.bar.total:
                 self._keep_progress(line.bar)
+            if line.bar.done == line.bar.total and (found := _TABLE_ROW.match(line.bar.text)):
+                self._point("gpu_memory", line, _mebibytes(found))
             if row := _LOSS_ROW.match(text):
                 self._point("loss", line, float(row["value"]))
             return
@@ -79,8 +87,10 @@ class MetricsParser:
             self._numbers(line, text, lowered)
         if any(word in lowered for word in ("epoch", "step", "iter", "batch", "update")):
             self._step(line, text)
-        if "mem" in lowered or "rss" in lowered or "ram" in lowered:
+        if any(word in lowered for word in ("mem", "rss", "ram", "alloc")):
             self._memory(line, text)
+        elif found := _TABLE_ROW.match(text) or _BARE_SIZE.match(text):
+            self._point("gpu_memory", line, _mebibytes(found))
         if "backward" in lowered and (found := _GRAPH_NODES.search(text)):
             self._point("graph_nodes:" + found["node"], line, float(found["value"]))
 

@@ -24,7 +24,7 @@ _FAULT_THREAD = re.compile(
     r"(?: \((?P<note>most recent call first)\))?:"
 )
 _FAULT_FRAME = re.compile(
-    r'^\s*File "(?P<path>[^"\n]+)", line (?P<line>\d{1,18}|\?\?\?) in (?P<function>.+)$'
+    r'^\s*File "(?P<path>[^"\n]+)", line (?P<line>\d{1,18}|\?\?\?),? in (?P<function>.+)$'
 )
 _GDB_THREAD = re.compile(
     r"^Thread (?P<number>\d{1,18}) \((?P<what>Thread 0x[0-9a-f]+ \(LWP (?P<lwp>\d{1,18})\)"
@@ -34,6 +34,8 @@ _GDB_THREAD = re.compile(
 _GDB_FRAME = re.compile(
     r"^#(?P<number>\d{1,18})\s+(?:0x[0-9a-f]+ in )?(?P<function>[^\s(][^(\n]{0,300}?) ?\("
 )
+# Without a heading only what no numbered list looks like begins a dump.
+_BARE_FRAME = re.compile(r"#(?:0\s|\d{1,4}\s+0x[0-9a-f])")
 _GDB_AT = re.compile(r" (?:at|from) (?P<path>[^\s:]+)(?::(?P<line>\d{1,18}))?\s*$")
 _PY_IN_GDB = re.compile(
     r"[Ff]rame 0x[0-9a-f]+, for file (?P<path>[^,]+), line (?P<line>\d{1,18}), in (?P<function>\w+)"
@@ -42,6 +44,9 @@ _WCHAN = re.compile(
     r"^\s+(?P<tid>\d{1,18}) (?P<name>[\w\-./: ]{1,40}?) (?P<wchan>[A-Za-z_]\w+|0|-)(?: \d+"
     r"| running)?$"
 )
+# gdb's py-bt, and the heading that `head` and `tail` put over each of several files.
+_PY_BT = "Traceback (most recent call first):"
+_FILE_HEADING = re.compile(r"^==> .{0,200}?(?:rank[_-]?(?P<rank>\d{1,6}))?\D{0,40} <==$")
 _TREE = re.compile(r"^\s*(?P<pid>\d{1,18}) ppid (?P<parent>\d{1,18}) ")
 
 
@@ -60,6 +65,7 @@ class _Process:
     pid: int | None = None
     command: str = ""
     rank: int | None = None
+    rank_of_file: int | None = None
     end: int = 0
     threads: list[_Thread] = field(default_factory=list)
     waits: dict[str, str] = field(default_factory=dict)
@@ -96,6 +102,13 @@ class StackParser:
             self._process = _Process(line.number, int(found["pid"]), rank=line.rank)
             if found["parent"]:
                 self._parents[int(found["pid"])] = int(found["parent"])
+        elif first == "=" and (found := _FILE_HEADING.match(text)):
+            self._close()
+            named = int(found["rank"]) if found["rank"] else None
+            self._process = _Process(line.number, rank=line.rank, rank_of_file=named)
+        elif text.startswith(_PY_BT):
+            if self._thread is None or self._thread.frames:
+                self._begin_bare(line)
         elif first == "P" and (found := _PROCESS.match(text)):
             self._begin_process(line, int(found["pid"]), found["command"])
         elif first in "TC" and "hread " in text:
@@ -143,7 +156,10 @@ class StackParser:
         if self._process is None or self._is_stale(line):
             self._close()
             self._process = _Process(line.number, rank=line.rank)
-        if self._process.rank != line.rank and self._process.threads:
+        is_second_main = thread.name == "MainThread" and any(
+            t.name == "MainThread" for t in self._process.threads
+        )
+        if is_second_main or (self._process.rank != line.rank and self._process.threads):
             self._close()
             self._process = _Process(line.number, rank=line.rank)
         self._thread = thread
@@ -174,7 +190,7 @@ class StackParser:
         if frame is None:
             return
         if self._thread is None:
-            if text[0] != "#":
+            if not _BARE_FRAME.match(text):
                 return
             self._begin_bare(line)
         if self._thread is not None and len(self._thread.frames) < self._limits.max_frames:
@@ -239,7 +255,7 @@ class StackParser:
                     end_line=max(process.end, process.line),
                     threads=threads,
                     command=process.command[:500],
-                    rank=process.rank,
+                    rank=process.rank if process.rank is not None else process.rank_of_file,
                 )
             )
 
