@@ -114,7 +114,9 @@ def test_second_start_reuses_the_data_even_after_a_kill(start_house: Callable[..
     assert (second.data / "secret_key").read_text() == key
     where, _ = _open(second.sign_in_link)
     assert where == f"{second.address}/"
-    second.stop()
+    # As a terminal that is closed does.
+    second.stop(signal.SIGHUP)
+    assert second.process.returncode == 0
 
 
 def test_two_houses_on_one_data_folder_are_refused(

@@ -23,9 +23,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The files and how to answer."""
-        parser.add_argument("files", nargs="+", metavar="FILE", help="a log, or - for standard input")
+        parser.add_argument(
+            "files", nargs="+", metavar="FILE", help="a log, or - for standard input"
+        )
         parser.add_argument("--json", action="store_true", help="one JSON object a line")
-        parser.add_argument("--together", action="store_true", help="all files tell of one incident")
+        parser.add_argument(
+            "--together", action="store_true", help="all files tell of one incident"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Prints the answers; ends with 2 if a file could not be read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import ipaddress
 import json
@@ -103,8 +104,10 @@ class Command(BaseCommand):
         self._say(f"Logs: {logs}  Ctrl-C stops everything.")
 
     def _say(self, line: str) -> None:
-        self.stdout.write(line)
-        self.stdout.flush()
+        # A terminal that was closed is no reason to stop in disorder.
+        with contextlib.suppress(OSError):
+            self.stdout.write(line)
+            self.stdout.flush()
 
 
 def _port(text: str) -> int:
