@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from kb.catalog import Catalog
 from kb.catalog.syntax import PatternError
 from triage.engine import ranking, signatures
+from triage.engine.dumps import open_stream
 from triage.engine.evidence import Evidence, Hit
 from triage.engine.facts import Facts
 from triage.engine.limits import Limits
@@ -112,9 +113,15 @@ def scan(
     come through.
     """
     limits = limits or Limits()
+    opened = open_stream(stream, name)
+    if opened.evidence is not None:
+        opened.evidence.catalog = catalog.version
+        if progress is not None:
+            progress(opened.evidence.bytes, 0)
+        return opened.evidence
     compiled = compile_catalog(catalog, engine)
     scanner = _Scanner(compiled, limits)
-    reader = BlockReader(stream, limits)
+    reader = BlockReader(opened.stream, limits)
     for block in reader:
         scanner.feed(block)
         if progress is not None:
@@ -125,6 +132,8 @@ def scan(
     evidence.bytes = reader.bytes_read
     evidence.encoding = reader.encoding
     evidence.catalog = catalog.version
+    if opened.note:
+        evidence.notes.append(opened.note)
     evidence.notes.extend((*reader.notes, *compiled.notes))
     return evidence
 
@@ -145,7 +154,10 @@ def diagnose(evidences: Sequence[Evidence], catalog: Catalog) -> Verdict:
 def _text_key(evidence: Evidence) -> tuple[object, ...]:
     """Where a text stands among those of its incident: the same wherever the caller put it."""
     hits = tuple((hit.line, hit.pattern, hit.text) for hit in evidence.hits)
-    return (evidence.name, evidence.lines, evidence.bytes, hits, tuple(evidence.last_lines.items()))
+    return (
+        evidence.name, evidence.lines, evidence.bytes, hits, tuple(evidence.last_lines.items()),
+        repr(evidence.flight),
+    )  # fmt: skip
 
 
 def _renumber(verdict: Verdict, order: Sequence[int]) -> Verdict:
@@ -391,6 +403,7 @@ class _Scanner:
         """Messages that a terminal or a box wrapped: each line with the next ones of its rank."""
         follows: dict[tuple[int | None, str | None], Line] = {}
         joined: list[tuple[Line, Line, str, int]] = []
+        latest: Line | None = None
         candidates = self._pending + [
             line for line in lines if line.bar is None and not line.is_code
         ]
@@ -399,6 +412,10 @@ class _Scanner:
                 continue
             key = (line.rank, line.host)
             before = follows.get(key)
+            if line.rank is None and latest is not None and latest.rank is not None:
+                # The terminal put no prefix before the rest of a line.
+                before = latest
+            latest = line
             if before is not None and line.number - before.number <= 2 and _may_wrap(before, line):
                 head, rest = before.text.rstrip()[-1_000:], line.text.strip()[:1_000]
                 joined.extend((before, line, head + glue + rest, len(head)) for glue in (" ", ""))
@@ -491,4 +508,4 @@ def _may_wrap(before: Line, after: Line) -> bool:
     """Whether `after` can be the rest of `before`: no prefix, no indentation of its own."""
     if before.is_boxed != after.is_boxed:
         return False
-    return before.is_boxed or after.rank == before.rank
+    return before.is_boxed or after.rank is None or after.rank == before.rank

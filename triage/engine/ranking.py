@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kb.catalog import Catalog, Pitfall
+from triage.engine import flight
 from triage.engine.evidence import Evidence, Traceback
 from triage.engine.facts import Facts
 from triage.engine.fingerprint import fingerprint
@@ -22,6 +23,7 @@ _WRAPPERS = re.compile(
     r"BrokenProcessPool|TrainingFailedError|TuneError|MisconfigurationException\b(?=.*exited)|"
     r"StopIteration|BdbQuit|GeneratorExit|Warning)(?:\(\w+\))?$"
 )
+_OTHER_RUNTIME = re.compile(r"(?:java|javax|scala|kotlin|org\.apache)\.")
 _SECONDS_LATER = 120.0
 FALLBACK = "python-exception"
 
@@ -286,6 +288,8 @@ def _spoken_lines(index: int, matches: Sequence[Match]) -> set[int]:
 def _is_failure(traceback: Traceback, evidence: Evidence) -> bool:
     if not traceback.exception or traceback.warning or _WRAPPERS.search(traceback.exception):
         return False
+    if _OTHER_RUNTIME.match(traceback.exception):
+        return False
     if not traceback.frames and traceback.exception.count(".") == 0 and not traceback.message:
         return False
     return not _went_on(traceback, evidence)
@@ -334,6 +338,7 @@ def _exception_diagnosis(pitfall: Pitfall, index: int, traceback: Traceback) -> 
 
 # ------------------------------------------------------------------------------- the verdict
 
+_TOGETHER = "python manage.py diagnose --together nccl_trace_rank_*"
 _SETTLE = (
     "py-spy dump --pid PID   # on every rank, or: gdb -p PID -batch -ex 'thread apply all bt'",
     "dmesg -T | grep -iE 'xid|oom|killed process|nvrm'",
@@ -357,13 +362,16 @@ def _verdict(
     elif first is not None or _shows_failure(evidences):
         kind = "undetermined"
         sentence = _undetermined_sentence(first)
+        told = (first is None and _unread(evidences)) or _recorded(evidences)
+        if told:
+            sentence = told if first is None else f"{sentence} {told}"
     else:
         kind, sentence = "clean", "No failure in this text."
     return Verdict(
         kind=kind,
         sentence=sentence,
         diagnoses=tuple(diagnoses),
-        next=_next(catalog, kind, diagnoses),
+        next=_next(catalog, kind, diagnoses, evidences),
         lines=sum(e.lines for e in evidences),
         bytes=sum(e.bytes for e in evidences),
         catalog=catalog.version,
@@ -372,6 +380,27 @@ def _verdict(
             [line.text for line in first.evidence[:1]] if first else _error_texts(evidences),
         ),
     )
+
+
+def _unread(evidences: Sequence[Evidence]) -> str:
+    """Which files were refused, and why; "" if none was."""
+    refused = [e for e in evidences if e.refused]
+    return " ".join(f"{e.name or 'A file'} was not read: {e.refused}." for e in refused[:3])
+
+
+def _recorded(evidences: Sequence[Evidence]) -> str:
+    """Where the flight recorders' dumps leave the ranks; "" without dumps."""
+    dumps = [e.flight for e in evidences if e.flight is not None]
+    if not dumps:
+        return ""
+    sentences = [m.sentence for m in flight.compare(dumps)[:3]] + flight.standing(dumps)[:6]
+    if not sentences:
+        return ""
+    if without := flight.ranks_without_dump(dumps):
+        sentences.append(flight.ask_for(without))
+    elif len(dumps) == 1:
+        sentences.append("only the dumps of the other ranks can tell whether they came there, too")
+    return " ".join(f"{s[:1].upper()}{s[1:]}." for s in sentences)
 
 
 def _undetermined_sentence(first: Diagnosis | None) -> str:
@@ -396,7 +425,9 @@ def _shows_failure(evidences: Sequence[Evidence]) -> bool:
             for h in evidence.errors
         ):
             return True
-        if evidence.stacks:
+        if evidence.stacks or evidence.refused:
+            return True
+        if evidence.flight is not None and flight.has_open_call(evidence.flight):
             return True
     return False
 
@@ -410,7 +441,9 @@ def _error_texts(evidences: Sequence[Evidence]) -> list[str]:
     return [h.text for evidence in evidences for h in evidence.errors[:3]]
 
 
-def _next(catalog: Catalog, kind: str, diagnoses: Sequence[Diagnosis]) -> tuple[str, ...]:
+def _next(
+    catalog: Catalog, kind: str, diagnoses: Sequence[Diagnosis], evidences: Sequence[Evidence]
+) -> tuple[str, ...]:
     """Commands: the first answer's own; undetermined, those of all that remain possible."""
     if kind == "clean":
         return ()
@@ -421,6 +454,11 @@ def _next(catalog: Catalog, kind: str, diagnoses: Sequence[Diagnosis]) -> tuple[
         for command in pitfall.confirm if pitfall else ():
             commands.setdefault(command)
     if kind == "undetermined":
+        dumps = [e.flight for e in evidences if e.flight is not None]
+        without = flight.ranks_without_dump(dumps)
+        if without or len(dumps) == 1:
+            whose = flight.names(without) if without else "all ranks"
+            commands.setdefault(f"{_TOGETHER}   # with the dumps of {whose}")
         for command in _SETTLE:
             commands.setdefault(command)
     return tuple(commands)[:8]

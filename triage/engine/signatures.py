@@ -212,7 +212,7 @@ def _close_together(wanted: list[list[Place]], within_lines: int) -> list[list[P
 def _reasons(
     signature: Signature, facts: Sequence[Fact], values: Mapping[str, str]
 ) -> tuple[str, ...]:
-    reasons = [fact.because for fact in facts]
+    reasons = [reason for fact in facts for reason in (fact.because, *fact.details)]
     if signature.because:
         names = _PLACEHOLDER.findall(signature.because)
         if all(name in values for name in names):

@@ -12,6 +12,7 @@ name is looked up and no function called. What a few bytes can blow up to is cou
 from __future__ import annotations
 
 import json
+import math
 import pickletools
 import re
 from collections import defaultdict
@@ -121,9 +122,7 @@ class _Plain:
         if isinstance(value, dict):
             self._chars += sum(len(key) for key in value)
             return {key: self.copy(item, depth + 1) for key, item in value.items()}
-        if isinstance(value, float) and (value != value or abs(value) == float("inf")):
-            return None
-        return value
+        return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 # ------------------------------------------------------------------------------------- JSON
@@ -284,7 +283,7 @@ def _entries_of(document: Any) -> list[Mapping[str, Any]]:
     entries = document.get("entries") if isinstance(document, dict) else document
     if not isinstance(entries, list | tuple):
         raise EvidenceError("it has no list of entries")
-    found = [entry for entry in entries if isinstance(entry, dict)]
+    found: list[Mapping[str, Any]] = [entry for entry in entries if isinstance(entry, dict)]
     is_marked = isinstance(document, dict) and ("pg_config" in document or "version" in document)
     if not any("profiling_name" in entry for entry in found) and (found or not is_marked):
         raise EvidenceError("its entries are no collectives")
@@ -308,7 +307,7 @@ def _read(document: Any, name: str) -> FlightDump:
     is_cut = min(records) > 0 if records else len(entries) >= 1_000
     share = max(16, min(_ENTRIES_PER_GROUP, _MAX_ENTRIES // max(1, len(by_group))))
     groups = [
-        _group(key, records_of_group, config, status, is_cut, share)
+        _group(key, records_of_group, config, status, is_cut=is_cut, share=share)
         for key, records_of_group in list(by_group.items())[:_MAX_GROUPS]
     ]
     rank = _int(head.get("rank"))
@@ -375,6 +374,7 @@ def _group(
     entries: Sequence[Mapping[str, Any]],
     config: Sequence[tuple[str, str, tuple[int, ...]]],
     status: Any,
+    *,
     is_cut: bool,
     share: int,
 ) -> FlightGroup:
