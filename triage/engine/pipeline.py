@@ -441,7 +441,10 @@ class _Scanner:
                     self._collectives.feed(first, text)
                 continue
             found = pattern.search(text)
-            if found is not None and found.start() < seam < found.end():
+            if found is None or not found.start() < seam < found.end():
+                continue
+            # What one of the two lines says alone was not wrapped.
+            if not any(pattern.search(part) for part in (text[:seam], text[seam:])):
                 self._keep(first, pattern, text, found, last.number)
 
     # --------------------------------------------------------------------------------- the end

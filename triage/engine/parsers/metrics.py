@@ -15,8 +15,8 @@ _STEP = re.compile(
 )
 _LOSS = re.compile(
     r"(?i)(?:(?P<prefix>\b(?:val|valid|validation|eval|test|dev)(?:[ _/.]|(?=loss)))|\b)"
-    r"(?:\w{0,30}[_ /.])?loss(?:_\w{1,20})?['\"]?\s?[=: (]{1,3}\s?(?:tensor\()?"
-    r"(?P<value>[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf))\b"
+    r"(?:\w{0,30}[_ /.])?loss(?:_\w{1,20})?['\"]?\s?[=: (]{1,3}\s?"
+    r"(?:tensor\(|['\"])?(?P<value>[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf))\b"
 )
 _SCALE = re.compile(
     r"(?i)(?:reducing (?:loss scale )?to|setting loss scale to"
@@ -33,9 +33,18 @@ _SKIPPED = re.compile(
 _LOSS_ROW = re.compile(
     r"^\s*\d{1,6}/\d{1,6}\s+[\d.]{1,8}[KMG]B?\s+(?P<value>nan|inf|\d{1,9}\.?\d*)\s"
 )
+_BAR_LOSS = re.compile(
+    r"[\s,\[(](?P<key>[\w/.]{0,40}loss[\w/.]{0,20})=\s?"
+    r"(?P<value>nan|inf|-?\d{1,9}(?:\.\d{1,12})?(?:e[-+]?\d{1,3})?)"
+)
+_HELD_OUT = re.compile(r"val|eval|test|dev")
+_CELLS = re.compile(r"\s{0,8}[|\t│]\s{0,8}|\s{2,16}")
+_TRAIN_LOSS_CELL = re.compile(r"(?i)(?:train(?:ing)?[_ /])?loss|loss[_/]train(?:ing)?")
+_NUMBER_CELL = re.compile(r"(?i)nan|[-+]?(?:inf|\d{1,18}(?:\.\d{0,18})?(?:e[-+]?\d{1,3})?)")
 _GPU_MEMORY = re.compile(
     r"(?i)(?:memory[_ ]allocated|allocated|max[_ ]mem(?:ory)?|gpu[_ ]mem(?:ory)?"
-    r"|mem(?:ory)?|vram)(?:[_ ](?:alloc(?:ated)?|used|usage|in use))?(?:\(\))?['\"]?\s?[=: ]{1,3}\s?"
+    r"|mem(?:ory)?|vram)(?:[_ ](?:alloc(?:ated)?|used|usage|in use))?(?:\(\))?['\"]?"
+    r"\s?[=: ]{1,3}\s?"
     r"(?P<value>\d{1,18}\.?\d*)\s?(?P<unit>[KMGT]i?B|MB|GB)?"
 )
 # A row of a table of epochs (epoch/epochs, GPU memory, losses), and a step with a size alone.
@@ -45,8 +54,8 @@ _BARE_SIZE = re.compile(
     r"(?P<value>\d{1,12}(?:\.\d{1,6})?)\s?(?P<unit>[MG]i?B)\s*$"
 )
 _HOST_MEMORY = re.compile(
-    r"(?i)\b(?:rss|(?:host|cpu|system)[_ ]mem(?:ory)?|ram(?:[_ ]usage| used)?|uss|pss|virtual_memory"
-    r"|current memory use|maxresident)\b['\"]?\s?[=: ]{1,3}\s?"
+    r"(?i)\b(?:rss|(?:host|cpu|system)[_ ]mem(?:ory)?|ram(?:[_ ]usage| used)?|uss|pss"
+    r"|virtual_memory|current memory use|maxresident)\b['\"]?\s?[=: ]{1,3}\s?"
     r"(?P<value>\d{1,18}\.?\d*)\s?(?P<unit>[KMGT]i?B?)?"
 )
 _GRAPH_NODES = re.compile(
@@ -66,6 +75,7 @@ class MetricsParser:
         self.progress: list[Progress] = []
         self.points: list[Point] = []
         self.batches: dict[str, int] = {}
+        self._loss_column: tuple[int, int] | None = None
 
     def feed(self, line: Line) -> None:
         """Takes the next line."""
@@ -77,14 +87,16 @@ class MetricsParser:
                 self._keep_progress(line.bar)
             if line.bar.done == line.bar.total and (found := _TABLE_ROW.match(line.bar.text)):
                 self._point("gpu_memory", line, _mebibytes(found))
-            if row := _LOSS_ROW.match(text):
-                self._point("loss", line, float(row["value"]))
+            self._bar_loss(line, text)
             return
         if len(text) > 3_000:
             text = text[:3_000]
         lowered = text.lower()
         if "loss" in lowered or "scale" in lowered:
             self._numbers(line, text, lowered)
+            self._table_header(text, lowered)
+        elif self._loss_column is not None:
+            self._table_row(line, text, *self._loss_column)
         if any(word in lowered for word in ("epoch", "step", "iter", "batch", "update")):
             self._step(line, text)
         if any(word in lowered for word in ("mem", "rss", "ram", "alloc")):
@@ -135,6 +147,31 @@ class MetricsParser:
                 self._point("skipped_step", line, float(found["value"]))
         elif "overflow" in lowered and _SKIPPED.search(text):
             self._point("skipped_step", line, 1.0)
+
+    def _bar_loss(self, line: Line, text: str) -> None:
+        if row := _LOSS_ROW.match(text):
+            self._point("loss", line, float(row["value"]))
+        elif "loss" in text:
+            for found in _BAR_LOSS.finditer(text):
+                if not _HELD_OUT.search(found["key"]):
+                    self._point("loss", line, float(found["value"]))
+                    break
+
+    def _table_header(self, text: str, lowered: str) -> None:
+        """A line of column names, as fastai, skorch and the Trainer in a notebook print it."""
+        if "epoch" not in lowered and "step" not in lowered:
+            return
+        cells = _CELLS.split(text.strip(" |│\t"))
+        if len(cells) > 2 and not any(_NUMBER_CELL.fullmatch(cell) for cell in cells):
+            for index, cell in enumerate(cells):
+                if _TRAIN_LOSS_CELL.fullmatch(cell):
+                    self._loss_column = (index, len(cells))
+                    return
+
+    def _table_row(self, line: Line, text: str, index: int, width: int) -> None:
+        cells = _CELLS.split(text.strip(" |│\t"))
+        if len(cells) == width and cells[0].isdigit() and _NUMBER_CELL.fullmatch(cells[index]):
+            self._point("loss", line, float(cells[index]))
 
     def _memory(self, line: Line, text: str) -> None:
         if "out of memory" in text or line.level in ("E", "W"):
