@@ -112,13 +112,14 @@ def pitfall_list(request: HttpRequest) -> HttpResponse:
     query = request.GET.get("q", "")[:MAX_QUERY_CHARACTERS]
     found = search(catalog, query)
     groups = [
-        (GROUP_TITLES[group], [p for p in catalog.active if p.group == group]) for group in GROUPS
+        (group, GROUP_TITLES[group], [p for p in catalog.active if p.group == group])
+        for group in GROUPS
     ]
     context = {
         "section": "pitfalls",
         "query": query,
         "found": found,
-        "groups": [(title, entries) for title, entries in groups if entries],
+        "groups": [group for group in groups if group[2]],
         "count": len(catalog.active),
     }
     template = "kb/_pitfall_results.html" if request.htmx else "kb/pitfall_list.html"  # type: ignore[attr-defined]

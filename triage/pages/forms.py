@@ -44,7 +44,7 @@ class TextsForm(forms.Form):
 
     # Not a CharField, which refuses NUL characters: logs have them, and intake drops them.
     text = forms.Field(required=False, widget=forms.Textarea, label="Text")
-    files = FilesField(required=False)
+    uploads = FilesField(required=False)
 
     def clean_text(self) -> str:
         """The paste, unless it is over the limit."""
@@ -66,7 +66,7 @@ class TextsForm(forms.Form):
     def texts(self) -> Iterator[NamedStream]:
         """What was pasted first, then the files."""
         pasted = self.cleaned_data["text"]
-        files = self.cleaned_data["files"]
+        files = self.cleaned_data["uploads"]
         if pasted.strip() or not files:
             # Browsers send form text with \r\n; logs are read with the line ends they had.
             yield NamedStream(

@@ -10,7 +10,6 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.db.models import QuerySet
 from django.http import (
     Http404,
     HttpRequest,
@@ -32,9 +31,11 @@ from triage.pages.forms import TextsForm, TriageForm
 from triage.pages.incident_page import IncidentPage, build_page
 from triage.pages.incident_rows import build_rows
 from triage.pages.log_window import LogWindow, open_log
+from triage.pages.requests import PageRequest
 from triage.pages.samples import all_samples, find_sample
 from triage.pages.story import StoryRow, build_story
 from triage.pages.wording import count_in_words
+from triage.querysets import IncidentQuerySet
 from triage.services import incidents, intake, texts
 from triage.services.catalog import current_catalog
 
@@ -57,7 +58,7 @@ FILTERS = {
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
-def home(request: HttpRequest) -> HttpResponse:
+def home(request: PageRequest) -> HttpResponse:
     """The triage form and recent incidents; a POST opens an incident and leads to its page."""
     if request.method == "POST":
         return _receive(request)
@@ -66,7 +67,7 @@ def home(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_GET
-def sample(request: HttpRequest, name: str) -> HttpResponse:
+def sample(request: PageRequest, name: str) -> HttpResponse:
     """The front page with a sample in its box, ready to be diagnosed."""
     found = find_sample(name)
     if found is None:
@@ -97,7 +98,7 @@ def theme(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_GET
-def incident_list(request: HttpRequest) -> HttpResponse:
+def incident_list(request: PageRequest) -> HttpResponse:
     """Incidents, newest first; the address holds filter, pitfall and place."""
     chosen = request.GET.get("show", "")
     chosen = chosen if chosen in FILTERS else ""
@@ -130,7 +131,7 @@ def incident_list(request: HttpRequest) -> HttpResponse:
 @login_required
 @never_cache
 @require_GET
-def incident(request: HttpRequest, number: int) -> HttpResponse:
+def incident(request: PageRequest, number: int) -> HttpResponse:
     """The page of an incident."""
     page = _page(number)
     context = {
@@ -145,7 +146,7 @@ def incident(request: HttpRequest, number: int) -> HttpResponse:
 @login_required
 @never_cache
 @require_GET
-def incident_status(request: HttpRequest, number: int) -> HttpResponse:
+def incident_status(request: PageRequest, number: int) -> HttpResponse:
     """What the page's head shows now; with the log beside it once there is a verdict."""
     page = _page(number)
     context: dict[str, object] = {"page": page, "is_update": True}
@@ -158,7 +159,7 @@ def incident_status(request: HttpRequest, number: int) -> HttpResponse:
 @login_required
 @never_cache
 @require_GET
-def incident_log(request: HttpRequest, number: int) -> HttpResponse:
+def incident_log(request: PageRequest, number: int) -> HttpResponse:
     """A page of lines of one text; a request without htmx is led to the whole page."""
     if not request.htmx:
         page_address = reverse("triage:incident", args=[f"INC-{number}"])
@@ -170,7 +171,7 @@ def incident_log(request: HttpRequest, number: int) -> HttpResponse:
 @login_required
 @require_GET
 def incident_raw(
-    request: HttpRequest, number: int, position: int
+    request: PageRequest, number: int, position: int
 ) -> HttpResponse | StreamingHttpResponse:
     """A stored text as it is kept: an attachment, never shown as a page."""
     submission = get_object_or_404(
@@ -192,7 +193,7 @@ def incident_raw(
 
 @login_required
 @require_POST
-def incident_add(request: HttpRequest, number: int) -> HttpResponse:
+def incident_add(request: PageRequest, number: int) -> HttpResponse:
     """More texts for an incident: what a command printed, another rank's log."""
     target = get_object_or_404(Incident, pk=number)
     form = TextsForm(request.POST, request.FILES)
@@ -208,7 +209,7 @@ def incident_add(request: HttpRequest, number: int) -> HttpResponse:
 
 @login_required
 @require_POST
-def incident_destroy(request: HttpRequest, number: int) -> HttpResponse:
+def incident_destroy(request: PageRequest, number: int) -> HttpResponse:
     """Destroys the texts of an incident for good."""
     target = get_object_or_404(Incident, pk=number)
     incidents.destroy_texts(target, who=request.user)
@@ -219,7 +220,7 @@ def incident_destroy(request: HttpRequest, number: int) -> HttpResponse:
 # ---------------------------------------------------------------------------- parts of the above
 
 
-def _receive(request: HttpRequest) -> HttpResponse:
+def _receive(request: PageRequest) -> HttpResponse:
     form = TriageForm(request.POST, request.FILES)
     if not form.is_valid():
         return _complain(request, form.problem(), 422)
@@ -232,14 +233,14 @@ def _receive(request: HttpRequest) -> HttpResponse:
 
 
 def _refuse(
-    request: HttpRequest, error: intake.IntakeError, target: Incident | None = None
+    request: PageRequest, error: intake.IntakeError, target: Incident | None = None
 ) -> HttpResponse:
     """The complaint beside the form that was sent, which keeps what was typed."""
     return _complain(request, error.problem, error.status, target, hint=error.hint)
 
 
 def _complain(
-    request: HttpRequest,
+    request: PageRequest,
     problem: str,
     status: int,
     target: Incident | None = None,
@@ -255,7 +256,7 @@ def _complain(
     return _home_page(request, problem=f"{problem} {hint}", status=status)
 
 
-def _tell(request: HttpRequest, received: intake.Received) -> None:
+def _tell(request: PageRequest, received: intake.Received) -> None:
     """What the reader should know of the intake beyond the page itself."""
     for skipped in received.skipped:
         messages.warning(request, f"Left out: {skipped.problem}")
@@ -266,13 +267,13 @@ def _tell(request: HttpRequest, received: intake.Received) -> None:
         messages.info(request, "This text was sent before; here is what was found then.")
 
 
-def _lead_to(request: HttpRequest, target: Incident) -> HttpResponse:
+def _lead_to(request: PageRequest, target: Incident) -> HttpResponse:
     address = target.get_absolute_url()
     return HttpResponseClientRedirect(address) if request.htmx else redirect(address)
 
 
 def _home_page(
-    request: HttpRequest,
+    request: PageRequest,
     *,
     text: str = "",
     chosen_sample: str = "",
@@ -298,7 +299,7 @@ def _page(number: int) -> IncidentPage:
     return build_page(found, current_catalog())
 
 
-def _log(request: HttpRequest, page: IncidentPage) -> LogWindow:
+def _log(request: PageRequest, page: IncidentPage) -> LogWindow:
     wishes = request.GET
     return open_log(
         page.submissions,
@@ -320,8 +321,8 @@ def _whole_number(wishes: QueryDict, name: str) -> int | None:
     return int(value) if value.isascii() and value.isdecimal() and len(value) < 16 else None
 
 
-def _filtered(chosen: str) -> QuerySet[Incident]:
-    rows = Incident.objects.all()
+def _filtered(chosen: str) -> IncidentQuerySet:
+    rows: IncidentQuerySet = Incident.objects.all()
     if chosen == "working":
         states = [Incident.State.RECEIVED, Incident.State.SCANNING, Incident.State.DIAGNOSING]
         return rows.filter(state__in=states)

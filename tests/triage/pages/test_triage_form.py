@@ -59,7 +59,7 @@ def test_a_request_by_htmx_is_redirected_by_header(reader: Client) -> None:
 def test_many_files_and_job_facts_make_one_incident(reader: Client) -> None:
     files = [SimpleUploadedFile(f"rank{n}.log", f"[rank{n}]: step 1\n".encode()) for n in range(3)]
     facts = {"job_id": "88123", "attempt": "2", "gpus": "8", "scheduler": "slurm"}
-    reader.post("/", {"text": "launcher says goodbye", "files": files, **facts})
+    reader.post("/", {"text": "launcher says goodbye", "uploads": files, **facts})
     incident = Incident.objects.get()
     assert (incident.job_id, incident.attempt, incident.gpus) == ("88123", 2, 8)
     assert incident.scheduler == "slurm"
@@ -97,14 +97,14 @@ def test_the_form_keeps_what_was_typed(reader: Client) -> None:
 
 def test_a_picture_is_refused_with_a_hint(reader: Client) -> None:
     picture = SimpleUploadedFile("screen.png", b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
-    response = reader.post("/", {"text": "", "files": [picture]})
+    response = reader.post("/", {"text": "", "uploads": [picture]})
     assert response.status_code == 415
     assert "This is a picture" in page_of(response)
 
 
 def test_what_is_left_out_is_said_on_the_page(reader: Client) -> None:
     picture = SimpleUploadedFile("screen.png", b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
-    response = reader.post("/", {"text": HEALTHY, "files": [picture]}, follow=True)
+    response = reader.post("/", {"text": HEALTHY, "uploads": [picture]}, follow=True)
     assert "Left out: screen.png" in page_of(response)
 
 

@@ -253,7 +253,7 @@
     form.addEventListener("htmx:configRequest", (event) => {
       if (event.target !== form || box.value.length < PASTE_AS_FILE_BYTES) return;
       // A paste this long goes as a file, which has room for it.
-      event.detail.formData.append("files", new File([box.value], "pasted.log", { type: "text/plain" }));
+      event.detail.formData.append("uploads", new File([box.value], "pasted.log", { type: "text/plain" }));
       event.detail.formData.set("text", "");
     });
     form.addEventListener("htmx:beforeRequest", (event) => {
@@ -338,6 +338,9 @@
   function start() {
     const form = document.getElementById("triage-form");
     if (form) triageForm(form);
+    // A link to a line leads through the sign-in page; a form's address keeps the line.
+    const login = one(".login form");
+    if (login) login.action = location.href;
     localTimes(document);
     wrapLines();
     placeLog();
