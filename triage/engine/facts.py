@@ -46,7 +46,9 @@ class Facts:
 
 # ------------------------------------------------------------------------------ stack dumps
 
-_WAITS_FOR_DATA = ("_try_get_data", "_get_data")
+_WAITS_FOR_DATA = ("_try_get_data", "_get_data", "_get_batch")
+_WAIT_FILES = ("connection.py", "queues.py", "queue.py", "selectors.py", "threading.py")
+_LOCK_LINE = re.compile(r"(?i)\bwith \S{0,40}lock\b|\block\w{0,20}\.acquire\(|\.acquire\(")
 _LOCK_FRAMES = re.compile(
     r"(?:^|\.)(?:acquire|__enter__|wait|lock|_acquire_restore|futex\w*|pthread_mutex_lock|"
     r"__lll_lock_wait|pthread_cond_wait\S*|sem_wait|do_futex_wait\S*|gomp_\w+|__kmp_\w+|"
@@ -86,8 +88,15 @@ def _is_worker(thread: Thread) -> bool:
 
 
 def _waits_for_data(thread: Thread) -> bool:
+    if _is_worker(thread) or not thread.frames:
+        return False
     functions = _functions(thread)
-    return any(name in functions for name in _WAITS_FOR_DATA) and not _is_worker(thread)
+    if any(name in functions for name in _WAITS_FOR_DATA):
+        return True
+    return thread.frames[0].path.endswith(_WAIT_FILES) and any(
+        f.function == "__next__" and f.path.endswith("utils/data/dataloader.py")
+        for f in thread.frames
+    )
 
 
 def _is_stuck_worker(thread: Thread) -> bool | None:
@@ -145,6 +154,61 @@ def dataloader_main_waits_for_stuck_worker(evidences: Sequence[Evidence]) -> Fac
     else:
         because = "the main thread waits for a batch and no worker is seen working on one"
     return Fact("", because, None, tuple(waiting[:2] + stuck[:4]))
+
+
+def _interrupted(evidences: Sequence[Evidence]) -> Iterator[tuple[int, Thread]]:
+    """Where Ctrl-C found the processes of a run: each prints its traceback."""
+    for index, evidence in enumerate(evidences):
+        for traceback in evidence.tracebacks:
+            if traceback.exception == "KeyboardInterrupt" and traceback.frames:
+                yield index, Thread("interrupted", traceback.frames[::-1], traceback.line)
+
+
+def interrupted_while_workers_stood_still(evidences: Sequence[Evidence]) -> Fact | None:
+    """Ctrl-C found the main thread waiting for a batch that no worker was making."""
+    waiting: list[EvidenceLine] = []
+    still: list[EvidenceLine] = []
+    where = ""
+    for index, thread in _interrupted(evidences):
+        top = thread.frames[0]
+        line = EvidenceLine(
+            thread.line,
+            thread.line,
+            f"interrupted in {top.function} ({top.path}:{top.line})",
+            index,
+        )
+        if _waits_for_data(thread):
+            waiting.append(line)
+        elif _is_worker(thread):
+            functions = _functions(thread)
+            if not any(name in functions for name in ("fetch", "__getitem__", "collate_fn")):
+                still.append(line)
+            elif _LOCK_FRAMES.search(top.function) or any(
+                _LOCK_LINE.search(frame.code) for frame in thread.frames[:2]
+            ):
+                still.append(line)
+                where = where or _first_user_frame(thread)
+            else:
+                return None
+    if not waiting or not still:
+        return None
+    place = f", one of them on a lock at {where}" if where else ""
+    many = f"{len(still)} workers" if len(still) != 1 else "one worker"
+    because = f"Ctrl-C found the main thread waiting for a batch and {many} making none{place}"
+    return Fact("", because, None, tuple(waiting[:1] + still[:4]))
+
+
+def interrupted_while_waiting_for_a_batch(evidences: Sequence[Evidence]) -> Fact | None:
+    """Ctrl-C found the main thread waiting for a batch; the text shows no worker."""
+    threads = list(_interrupted(evidences))
+    if any(_is_worker(thread) for _, thread in threads):
+        return None
+    for index, thread in threads:
+        if _waits_for_data(thread):
+            text = f"interrupted in {thread.frames[0].function}"
+            line = EvidenceLine(thread.line, thread.line, text, index)
+            return Fact("", "Ctrl-C found the main thread waiting for a batch", None, (line,))
+    return None
 
 
 def _first_user_frame(thread: Thread) -> str:
@@ -295,7 +359,37 @@ def ranks_stopped_at_different_batches(evidences: Sequence[Evidence]) -> Fact | 
             f"rank {least} finished {counts[least]} batches, rank {most} finished {counts[most]}"
         )
         return Fact("", because, int(least))
-    return None
+    return _loops_of_unlike_length(evidences) if stopped else None
+
+
+_OF_LOOP = re.compile(
+    r"(?i)\b(?:step|iter(?:ation)?|batch|it)s?\b\s?[=:#\[(]{0,2}\s?(?P<done>\d{1,9})\s?/\s?"
+    r"(?P<total>\d{1,9})\b"
+)
+
+
+def _loops_of_unlike_length(evidences: Sequence[Evidence]) -> Fact | None:
+    """The ranks count to different totals, and the one with fewer is through with its own."""
+    loops: dict[int, tuple[str, int, int, EvidenceLine]] = {}
+    for index, evidence in enumerate(evidences):
+        for progress in evidence.progress:
+            done, total = progress.done, progress.total
+            if found := _OF_LOOP.search(progress.text):
+                done, total = int(found["done"]), int(found["total"])
+            elif progress.name == "epoch":
+                continue
+            if progress.rank is not None and total:
+                line = EvidenceLine(progress.line, progress.line, progress.text, index)
+                loops[progress.rank] = (progress.name, done, total, line)
+    if len(loops) < 2 or len({name for name, *_ in loops.values()}) > 1:
+        return None
+    least = min(loops, key=lambda rank: loops[rank][2])
+    most = max(loops, key=lambda rank: loops[rank][2])
+    (_, done, total, line), (_, _, larger, other) = loops[least], loops[most]
+    if not total < larger <= total * 1.25 or done < total - 1:
+        return None
+    because = f"rank {least} has {total} batches and is through, rank {most} has {larger}"
+    return Fact("", because, least, (line, other))
 
 
 # ------------------------------------------------------------------------------ collectives
@@ -513,6 +607,30 @@ def rank_busy_until_the_timeout(evidences: Sequence[Evidence]) -> Fact | None:
         )
         line = EvidenceLine(bar.line, bar.line, bar.text, index)
         return Fact("", because, rank, (line,))
+    return _last_said_to_be_at_work(evidences)
+
+
+_AT_WORK = re.compile(
+    r"(?i)\b(?:saving|building|downloading|tokeni[sz]ing|preprocessing|converting|compiling|"
+    r"extracting|uploading|indexing|consolidating|evaluating|generating)\b"
+)
+
+
+def _last_said_to_be_at_work(evidences: Sequence[Evidence]) -> Fact | None:
+    """The others wait in a barrier; the one rank that does not last said what it was doing."""
+    for index, evidence in enumerate(evidences):
+        waiting = {e.rank: e for e in evidence.collectives if e.kind == "timeout"}
+        if None in waiting or not waiting or any((e.numel_in or 1) > 1 for e in waiting.values()):
+            continue
+        for name, last in evidence.last_lines.items():
+            number, _, text = last.partition("\t")
+            if name == "None" or int(name) in waiting or not (work := _AT_WORK.search(text)):
+                continue
+            line = EvidenceLine(int(number), int(number), text, index)
+            because = (
+                f"rank {name} was {work[0].lower()} when the wait of {len(waiting)} others ended"
+            )
+            return Fact("", because, int(name), (line,))
     return None
 
 
@@ -786,6 +904,8 @@ QUESTIONS: dict[str, Callable[[Sequence[Evidence]], Fact | None]] = {
     question.__name__: _named(question.__name__, question)
     for question in (
         dataloader_main_waits_for_stuck_worker,
+        interrupted_while_workers_stood_still,
+        interrupted_while_waiting_for_a_batch,
         ranks_wait_in_different_collectives,
         rank_outside_the_collective_others_wait_in,
         ranks_stopped_at_different_batches,
