@@ -15,8 +15,10 @@ import json
 import math
 import pickletools
 import re
+import struct
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -144,13 +146,7 @@ def _load_json(data: bytes) -> Any:
 # ----------------------------------------------------------------------------------- pickle
 
 _MARK = object()
-_NOTHING = {"PROTO", "FRAME"}
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_SCALARS = {
-    "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE",
-    "BINUNICODE8",
-}  # fmt: skip
-_TUPLE_SIZES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_OPCODES = {ord(opcode.code): opcode.name for opcode in pickletools.opcodes}
 _NAMES_CODE = {
     "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1",
     "EXT2", "EXT4", "PERSID", "BINPERSID",
@@ -161,81 +157,147 @@ def _load_pickle(data: bytes) -> Any:
     if len(data) > MAX_DUMP_BYTES:
         raise EvidenceError(f"it is larger than {MAX_DUMP_BYTES >> 20} MiB")
     try:
-        return _Machine().run(data)
+        return _Machine(data).run()
     except EvidenceError:
         raise
-    except (ValueError, IndexError, KeyError, TypeError, OverflowError, EOFError) as error:
+    except (ValueError, IndexError, KeyError, TypeError, struct.error) as error:
         raise EvidenceError(f"it is a broken pickle: {error}") from None
 
 
 class _Machine:
-    """Carries out the opcodes that build plain values; keys of dicts are strings only.
+    """Carries out the opcodes that build plain values.
 
-    Other keys cannot be in a dump, and numbers or tuples can be chosen so that their hashes
-    collide.
+    Keys of dicts are strings only: others cannot be in a dump, and numbers and tuples can be
+    chosen so that their hashes collide.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
 
-    def run(self, data: bytes) -> Any:
-        for count, (opcode, argument, position) in enumerate(pickletools.genops(data)):
-            if count > _MAX_VALUES:
-                raise EvidenceError(f"it has more than {_MAX_VALUES} opcodes")
-            if opcode.name == "STOP":
-                break
-            self._step(opcode.name, argument, position or 0)
-        if len(self._stack) != 1:
-            raise EvidenceError("it is a broken pickle: more or less than one value is left")
-        return self._pop()
+    def run(self) -> Any:
+        """The value that the pickle describes; EvidenceError at the first foreign opcode."""
+        data, end, memo, push = self._data, len(self._data), self._memo, self._stack.append
+        for _ in range(_MAX_VALUES):
+            at = self._at
+            if at >= end:
+                raise EvidenceError("it is a broken pickle: its end is missing")
+            code = data[at]
+            # Half of the opcodes recall a value; a call for each would double the time.
+            if code == 0x68:
+                push(memo[data[at + 1]])
+                self._at = at + 2
+                continue
+            self._at = at + 1
+            if code == 0x2E:
+                if len(self._stack) != 1:
+                    raise EvidenceError("it is a broken pickle: not one value is left")
+                return self._pop()
+            step = _STEPS.get(code)
+            if step is None:
+                raise EvidenceError(self._refusal(code))
+            step(self)
+        raise EvidenceError(f"it has more than {_MAX_VALUES} opcodes")
 
-    def _step(self, name: str, argument: Any, position: int) -> None:
-        stack = self._stack
-        if name in _SCALARS:
-            stack.append(_scalar(name, argument))
-        elif name in _CONSTANTS:
-            stack.append(_CONSTANTS[name])
-        elif name in ("BINPUT", "LONG_BINPUT"):
-            self._memo[argument] = self._top()
-        elif name == "MEMOIZE":
-            self._memo[len(self._memo)] = self._top()
-        elif name in ("BINGET", "LONG_BINGET"):
-            if argument not in self._memo:
-                raise EvidenceError("it is a broken pickle: it recalls what it never kept")
-            stack.append(self._memo[argument])
-        elif name == "MARK":
-            stack.append(_MARK)
-        elif name in ("EMPTY_LIST", "EMPTY_DICT"):
-            stack.append([] if name == "EMPTY_LIST" else {})
-        elif name in _TUPLE_SIZES:
-            items = [self._pop() for _ in range(_TUPLE_SIZES[name])]
-            stack.append(tuple(reversed(items)))
-        elif name == "TUPLE":
-            stack.append(tuple(self._pop_to_mark()))
-        elif name in ("APPEND", "APPENDS"):
-            items = [self._pop()] if name == "APPEND" else self._pop_to_mark()
-            self._container(list).extend(items)
-        elif name in ("SETITEM", "SETITEMS"):
-            self._set_items([self._pop(), self._pop()][::-1] if name == "SETITEM" else None)
-        elif name not in _NOTHING:
-            raise EvidenceError(_refusal(name, argument, position))
+    # What follows an opcode.
 
-    def _set_items(self, items: list[Any] | None) -> None:
-        if items is None:
-            items = self._pop_to_mark()
-        target = self._container(dict)
-        if len(items) % 2:
-            raise EvidenceError("it is a broken pickle: a key without a value")
+    def _take(self, size: int) -> bytes:
+        start = self._at
+        self._at = start + size
+        if self._at > len(self._data):
+            raise EvidenceError("it is a broken pickle: its end is missing")
+        return self._data[start : self._at]
+
+    def _number(self, size: int) -> int:
+        return int.from_bytes(self._take(size), "little")
+
+    # One method an opcode, or a few that differ in a size.
+
+    def skip(self, size: int) -> None:
+        """PROTO and FRAME: nothing follows from them."""
+        self._take(size)
+
+    def constant(self, value: Any) -> None:
+        self._stack.append(value)
+
+    def list_(self) -> None:
+        self._stack.append([])
+
+    def dict_(self) -> None:
+        self._stack.append({})
+
+    def unsigned(self, size: int) -> None:
+        self._stack.append(self._number(size))
+
+    def signed(self) -> None:
+        self._stack.append(int.from_bytes(self._take(4), "little", signed=True))
+
+    def long(self) -> None:
+        """LONG1; what has more than 64 bits is in no dump."""
+        size = self._number(1)
+        if size > 9:
+            raise EvidenceError("it holds a number of more than 64 bits")
+        self._stack.append(int.from_bytes(self._take(size), "little", signed=True))
+
+    def float_(self) -> None:
+        self._stack.append(struct.unpack(">d", self._take(8))[0])
+
+    def text(self, size: int) -> None:
+        self._stack.append(self._take(self._number(size)).decode("utf-8", "replace"))
+
+    def put(self, size: int) -> None:
+        self._memo[self._number(size)] = self._top()
+
+    def memoize(self) -> None:
+        self._memo[len(self._memo)] = self._top()
+
+    def get(self, size: int) -> None:
+        self._stack.append(self._memo[self._number(size)])
+
+    def tuple_(self, size: int) -> None:
+        items = [self._pop() for _ in range(size)]
+        self._stack.append(tuple(reversed(items)))
+
+    def tuple_to_mark(self) -> None:
+        self._stack.append(tuple(self._pop_to_mark()))
+
+    def append(self) -> None:
+        self._extend([self._pop()])
+
+    def appends(self) -> None:
+        self._extend(self._pop_to_mark())
+
+    def set_item(self) -> None:
+        value, key = self._pop(), self._pop()
+        self._update([key, value])
+
+    def set_items(self) -> None:
+        self._update(self._pop_to_mark())
+
+    # The stack.
+
+    def _extend(self, items: list[Any]) -> None:
+        target = self._top()
+        if type(target) is not list:
+            raise EvidenceError("it is a broken pickle: no list where one must be")
+        target.extend(items)
+
+    def _update(self, items: list[Any]) -> None:
+        target = self._top()
+        if type(target) is not dict or len(items) % 2:
+            raise EvidenceError("it is a broken pickle: no dict where one must be")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            if not isinstance(key, str):
+            if type(key) is not str:
                 raise EvidenceError("it has a key that is no string, so it is no dump")
             target[key] = value
 
     def _top(self) -> Any:
-        if not self._stack or self._stack[-1] is _MARK:
+        value = self._stack[-1]
+        if value is _MARK:
             raise EvidenceError("it is a broken pickle: a value is missing")
-        return self._stack[-1]
+        return value
 
     def _pop(self) -> Any:
         value = self._top()
@@ -244,35 +306,68 @@ class _Machine:
 
     def _pop_to_mark(self) -> list[Any]:
         items: list[Any] = []
-        while self._stack:
-            value = self._stack.pop()
-            if value is _MARK:
-                return items[::-1]
+        while (value := self._stack.pop()) is not _MARK:
             items.append(value)
-        raise EvidenceError("it is a broken pickle: a mark is missing")
+        return items[::-1]
 
-    def _container(self, kind: type[Any]) -> Any:
-        value = self._top()
-        if type(value) is not kind:
-            raise EvidenceError(f"it is a broken pickle: no {kind.__name__} where one must be")
-        return value
+    def _refusal(self, code: int) -> str:
+        name = _OPCODES.get(code) or f"the unknown opcode {code:#04x}"
+        at = self._at - 1
+        if name not in _NAMES_CODE:
+            return f"it holds {name} at byte {at}, which no dump has"
+        what = ""
+        if name in ("GLOBAL", "INST"):
+            what = self._data[self._at : self._at + 160].decode("utf-8", "replace")
+            what = ".".join(what.split("\n")[:2])
+        elif name == "STACK_GLOBAL":
+            what = ".".join(part for part in self._stack[-2:] if isinstance(part, str))
+        named = f" ({_clean(what, 80)})" if what else ""
+        return (
+            f"it would run code when unpickled: {name}{named} at byte {at}; nothing of it was "
+            "run, and a dump has no such thing"
+        )
 
 
-def _scalar(name: str, argument: Any) -> Any:
-    if name == "LONG1" and not -(2**63) <= argument < 2**64:
-        raise EvidenceError("it holds a number of more than 64 bits")
-    return argument
+_Step = Callable[[_Machine], None]
 
 
-def _refusal(name: str, argument: Any, position: int) -> str:
-    if name not in _NAMES_CODE:
-        return f"it holds {name} at byte {position}, which no dump has"
-    what = _clean(argument.replace(" ", "."), 80) if isinstance(argument, str) else ""
-    named = f" ({what})" if what else ""
-    return (
-        f"it would run code when unpickled: {name}{named} at byte {position}; "
-        "nothing of it was run, and a dump has no such thing"
-    )
+def _with(step: Callable[[_Machine, Any], None], argument: Any) -> _Step:
+    return lambda machine: step(machine, argument)
+
+
+#: What each opcode that may occur does; those of protocols 2 to 5 that build plain values.
+_STEPS: dict[int, _Step] = {
+    0x80: _with(_Machine.skip, 1),  # PROTO
+    0x95: _with(_Machine.skip, 8),  # FRAME
+    ord("("): _with(_Machine.constant, _MARK),
+    ord("N"): _with(_Machine.constant, None),
+    0x88: _with(_Machine.constant, True),
+    0x89: _with(_Machine.constant, False),
+    ord("K"): _with(_Machine.unsigned, 1),
+    ord("M"): _with(_Machine.unsigned, 2),
+    ord("J"): _Machine.signed,
+    0x8A: _Machine.long,
+    ord("G"): _Machine.float_,
+    0x8C: _with(_Machine.text, 1),
+    ord("X"): _with(_Machine.text, 4),
+    0x8D: _with(_Machine.text, 8),
+    ord("]"): _Machine.list_,
+    ord("}"): _Machine.dict_,
+    ord(")"): _with(_Machine.tuple_, 0),
+    0x85: _with(_Machine.tuple_, 1),
+    0x86: _with(_Machine.tuple_, 2),
+    0x87: _with(_Machine.tuple_, 3),
+    ord("t"): _Machine.tuple_to_mark,
+    ord("a"): _Machine.append,
+    ord("e"): _Machine.appends,
+    ord("s"): _Machine.set_item,
+    ord("u"): _Machine.set_items,
+    ord("q"): _with(_Machine.put, 1),
+    ord("r"): _with(_Machine.put, 4),
+    0x94: _Machine.memoize,
+    ord("h"): _with(_Machine.get, 1),
+    ord("j"): _with(_Machine.get, 4),
+}
 
 
 # ------------------------------------------------------------------------- values → the dump
@@ -380,25 +475,22 @@ def _group(
 ) -> FlightGroup:
     numbers = _status_of(status, entries, key[0])
     enqueued, completed = numbers.get("enqueued"), numbers.get("completed")
-    read = sorted(
-        (_entry(entry, completed) for entry in entries[-50_000:]),
-        key=lambda e: (e.created_ns or 0, e.seq),
-    )
-    seen = [e.seq for e in read if not e.is_p2p]
-    first_open = next((i for i, e in enumerate(read) if e.state != "completed"), len(read))
-    start = max(0, min(len(read) - share, first_open - _ENTRIES_BEFORE_STUCK))
-    kept = read[start : start + share]
+    marks = [_mark(entry, completed) for entry in entries]
+    first_open = next((i for i, mark in enumerate(marks) if not mark.is_done), len(marks))
+    start = max(0, min(len(marks) - share, first_open - _ENTRIES_BEFORE_STUCK))
+    kept = [
+        _entry(entry, mark)
+        for entry, mark in zip(entries[start : start + share], marks[start:], strict=False)
+    ]
+    collectives = [mark for mark in marks if not mark.is_p2p]
     return FlightGroup(
         name=key[0],
         desc=key[1],
         ranks=_members(key, config),
         entries=tuple(kept),
-        last_enqueued=max([*seen, enqueued if enqueued is not None else 0]),
-        last_completed=max(
-            [completed if completed is not None else 0]
-            + [e.seq for e in read if not e.is_p2p and e.state == "completed"]
-        ),
-        is_cut=is_cut or len(kept) < len(read) or len(entries) > 50_000,
+        last_enqueued=max([enqueued or 0, *(mark.seq for mark in collectives)]),
+        last_completed=max([completed or 0, *(mark.seq for mark in collectives if mark.is_done)]),
+        is_cut=is_cut or len(kept) < len(entries),
     )
 
 
@@ -433,29 +525,43 @@ def _status_of(status: Any, entries: Sequence[Mapping[str, Any]], name: str) -> 
 _PEER = re.compile(r"(?P<one>\d{1,6})\s?(?P<arrow>->|<-)\s?(?P<other>\d{1,6})")
 
 
-def _entry(entry: Mapping[str, Any], last_completed: int | None) -> FlightEntry:
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """What places a record among the others."""
+
+    seq: int
+    op: str
+    peer: str
+    is_p2p: bool
+    is_done: bool
+
+
+def _mark(entry: Mapping[str, Any], last_completed: int | None) -> _Mark:
     title = _text(entry.get("profiling_name"), 120)
-    op = title.partition(":")[2] or title
-    op, _, peer = op.partition(" ")
-    source = destination = None
-    if found := _PEER.search(peer):
-        ends = (int(found["one"]), int(found["other"]))
-        source, destination = ends if found["arrow"] == "->" else ends[::-1]
+    op, _, peer = (title.partition(":")[2] or title).partition(" ")
     is_p2p = entry.get("is_p2p") is True or op in ("send", "recv")
     seq = _int(entry.get("p2p_seq_id")) if is_p2p else None
     for key in ("collective_seq_id", "seq_id"):
         if seq is None:
             seq = _int(entry.get(key))
-    state = _text(entry.get("state"), 20) or "scheduled"
     # Gloo leaves the state as it was scheduled; only the retirement tells of the end.
-    done = entry.get("retired") is True or (
-        not is_p2p and last_completed is not None and seq is not None and seq <= last_completed
-    )
+    is_done = entry.get("retired") is True or entry.get("state") == "completed"
+    if not is_p2p and last_completed is not None and seq is not None and seq <= last_completed:
+        is_done = True
+    return _Mark(seq or 0, op or "collective", peer, is_p2p, is_done)
+
+
+def _entry(entry: Mapping[str, Any], mark: _Mark) -> FlightEntry:
+    source = destination = None
+    if found := _PEER.search(mark.peer):
+        ends = (int(found["one"]), int(found["other"]))
+        source, destination = ends if found["arrow"] == "->" else ends[::-1]
+    state = _text(entry.get("state"), 20) or "scheduled"
     return FlightEntry(
-        seq=seq or 0,
-        op=op or "collective",
-        is_p2p=is_p2p,
-        state="completed" if done else state,
+        seq=mark.seq,
+        op=mark.op,
+        is_p2p=mark.is_p2p,
+        state="completed" if mark.is_done else state,
         inputs=_sizes(entry.get("input_sizes")),
         outputs=_sizes(entry.get("output_sizes")),
         numel_in=_numels(entry.get("input_sizes")),
