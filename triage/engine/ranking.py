@@ -111,17 +111,23 @@ def _drop_explained(
             if effect.slug in gone and cause.slug in gone:
                 continue
             if effect.slug in cause.explains and _can_explain(cause, effect):
-                # Two that explain each other: the earlier one wins.
                 if (
                     cause.slug in effect.explains
                     and cause.slug not in gone
                     and effect.slug not in gone
-                    and effect.match.position < cause.match.position
+                    and _goes_first(effect, cause)
                 ):
                     continue
                 gone.add(effect.slug)
                 explained.setdefault(cause.slug, []).append(effect.slug)
     return [c for c in candidates if c.slug not in gone], explained
+
+
+def _goes_first(one: _Candidate, other: _Candidate) -> bool:
+    """Of two that explain each other the earlier one; on one line, the one that says so itself."""
+    if one.match.position != other.match.position:
+        return one.match.position < other.match.position
+    return other.slug in one.pitfall.explains and one.slug not in other.pitfall.explains
 
 
 def _can_explain(cause: _Candidate, effect: _Candidate) -> bool:

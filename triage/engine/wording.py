@@ -22,13 +22,16 @@ _ADVICE_BEFORE = re.compile(
     r"|hit)\b.{0,40}|"
     r"\b(?:known issue|troubleshooting|faq|docs?|see also)\b.{0,40}|\bwhen(?:ever)? (?:you|the"
     r"|an?)\b.{0,40}|"
+    r"\b(?:expected|correctly|properly)[:,]? (?:an? |the )?(?:\w{0,40}(?:error|exception)|failure"
+    r"|raise[sd]?|raising|rejected|refused|caught|got)\b.{0,60}|"
+    r"\b(?:ok|pass|passed)\b[:\s-]{1,4}(?:it )?(?:raise[sd]|reject(?:s|ed)|throws)\b.{0,60}|"
     r"\b(?:checks? for|search(?:ed|ing)? for|looking for|grep)\b.{0,40}|\bunless\b.{0,30})$"
 )
 _CODE_LINE = re.compile(
     r"^\s*(?:#(?!\d)|//|/\*|\*\s|\"\"\"|'''|raise |except |assert |logger?\.|logging\.|print\("
     r"|warnings\.warn\(|"
     r"parser\.add_argument|def |class |import |from \S+ import |if .*:\s*$|elif |>>> |return "
-    r"|echo |grep |- (?:run|name):|[-+] )"
+    r"|echo |grep |- (?:run|name):|[-+] (?!To our best knowledge|\[\d|Snapshot ))"
 )
 _SETTING = re.compile(r"^\s*(?:[\"']?[\w.\-]{2,60}[\"']?\s*[:=]\s*[\"'\[{]|--?[\w\-]{2,40}[= ])")
 _EXCEPTION_NAME = re.compile(r"^\s*[\w.]*(?:Error|Exception|Warning|Failure|Exit)\b")
