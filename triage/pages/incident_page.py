@@ -140,7 +140,7 @@ class IncidentPage:
     def poll_after_ms(self) -> int:
         """When the page asks again: soon at first, calmly when it takes long."""
         age = timezone.now() - self.incident.updated_at
-        return 300 if age < timedelta(seconds=10) else 1_500
+        return 200 if age < timedelta(seconds=10) else 1_500
 
     @property
     def is_over_budget(self) -> bool:
