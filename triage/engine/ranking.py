@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from kb.catalog import Catalog, Pitfall
@@ -46,8 +46,8 @@ def decide(
     catalog: Catalog, evidences: Sequence[Evidence], facts: Facts, matches: Sequence[Match]
 ) -> Verdict:
     """The Verdict: which of the matches is the root, what it explains, what else was seen."""
-    closure = _closure(catalog)
     lasting = [m for m in matches if not m.recovered]
+    closure = _closure(catalog, {m.pitfall.slug for m in lasting})
     candidates = [_Candidate(m, closure[m.pitfall.slug]) for m in lasting]
     kept, explained = _drop_explained(candidates)
     roots = sorted((c for c in kept if c.pitfall.role == "root"), key=_root_order)
@@ -83,9 +83,13 @@ def _is_first(fallback: Diagnosis, roots: Sequence[_Candidate], reach: frozenset
     return True
 
 
-def _closure(catalog: Catalog) -> Mapping[str, frozenset[str]]:
-    """For each slug all slugs that it explains, directly or through others."""
+def _closure(catalog: Catalog, shown: Set[str]) -> Mapping[str, frozenset[str]]:
+    """For each slug all slugs that it explains: directly, through symptoms, through what is shown.
+
+    A chain over a root that the text does not show would explain anything by anything.
+    """
     direct = {p.slug: p.explains for p in catalog}
+    links = shown | {p.slug for p in catalog if p.role == "symptom"}
     result = {}
     for slug, explains in direct.items():
         seen: set[str] = set()
@@ -94,7 +98,7 @@ def _closure(catalog: Catalog) -> Mapping[str, frozenset[str]]:
             other = todo.pop()
             if other not in seen:
                 seen.add(other)
-                todo.extend(direct.get(other, ()))
+                todo.extend(direct.get(other, ()) if other in links else ())
         seen.discard(slug)
         result[slug] = frozenset(seen)
     return result
@@ -298,18 +302,18 @@ def _is_failure(traceback: Traceback, evidence: Evidence) -> bool:
         return False
     if not traceback.frames and traceback.exception.count(".") == 0 and not traceback.message:
         return False
-    return not _went_on(traceback, evidence)
+    return not _went_on(traceback.rank, traceback.end_line, evidence)
 
 
-def _went_on(traceback: Traceback, evidence: Evidence) -> bool:
-    """Whether the same rank's counters rose by several steps after the exception."""
+def _went_on(rank: int | None, line: int, evidence: Evidence) -> bool:
+    """Whether the rank's counters rose by several steps after the line."""
     last: dict[tuple[str, int | None], int] = {}
     advanced = 0
     for progress in evidence.progress:
-        if progress.rank != traceback.rank:
+        if progress.rank != rank:
             continue
         key = (progress.name, progress.total)
-        if progress.line > traceback.end_line and key in last and progress.done > last[key]:
+        if progress.line > line and key in last and progress.done > last[key]:
             advanced += 1
         last[key] = max(progress.done, last.get(key, progress.done))
     return advanced >= 3
@@ -423,13 +427,13 @@ def _shows_failure(evidences: Sequence[Evidence]) -> bool:
             return True
         if any(_is_failure(t, evidence) or _is_cut_off(t) for t in evidence.tracebacks):
             return True
-        if any(
-            (h.rank is None or h.rank >= 0)
-            and not h.handled
-            and not h.warning
-            and _SERIOUS.search(h.text)
+        # Of one rank's errors the last decides: a run that went on after it survived them all.
+        last = {
+            h.rank: h.line
             for h in evidence.errors
-        ):
+            if not h.handled and not h.warning and _SERIOUS.search(h.text)
+        }
+        if any(not _went_on(rank, line, evidence) for rank, line in last.items()):
             return True
         if evidence.stacks or evidence.refused:
             return True
