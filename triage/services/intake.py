@@ -10,7 +10,6 @@ from __future__ import annotations
 import codecs
 import errno
 import hashlib
-import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +21,8 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F
 
+from triage.engine import EvidenceError
+from triage.engine.parsers import flight_recorder
 from triage.models import ApiToken, Incident, Submission
 from triage.services import log_book, queue
 from triage.services.secrets import new_redactor
@@ -302,7 +303,7 @@ def _store(text: NamedStream) -> _StoredText:
     redactor = new_redactor()
     with TextWriter() as writer:
         for block in _without_nuls(
-            _as_utf8(_checked(_inflated(_blocks(text.stream, name), name), name))
+            _as_utf8(_checked(_unpickled(_inflated(_blocks(text.stream, name), name), name), name))
         ):
             for piece in redactor.feed(block):
                 writer.write(piece)
@@ -375,6 +376,33 @@ def _inflated(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
         waiting = next(blocks, b"")
 
 
+def _unpickled(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """The blocks, or the JSON text of a flight recorder's dump, which PyTorch writes as a pickle.
+
+    It is read by the engine's own reader, which runs nothing; the pickle itself is not stored.
+    """
+    first = next(blocks, b"")
+    if not flight_recorder.is_pickle(first):
+        yield first
+        yield from blocks
+        return
+    data = bytearray(first)
+    for block in blocks:
+        data += block
+        if len(data) > flight_recorder.MAX_DUMP_BYTES:
+            break
+    try:
+        text = flight_recorder.pickle_to_json(bytes(data))
+    except EvidenceError as error:
+        raise _not_text(
+            name,
+            f"This is a Python pickle, but no flight-recorder dump: {error}.",
+            "Send the dumps as PyTorch wrote them (nccl_trace_rank_N), or the log.",
+        ) from None
+    for start in range(0, len(text), _BLOCK_BYTES):
+        yield text[start : start + _BLOCK_BYTES]
+
+
 _SNIFFED_BYTES = 2**10
 _PICTURE = "This is a picture, not a log."
 _PACKED = "This is a packed file, not a log."
@@ -410,13 +438,6 @@ def _refuse_binary(start: bytes, name: str) -> None:
             raise _not_text(name, problem, hint)
     if start[257:262] == b"ustar":
         raise _not_text(name, _PACKED, "Unpack it (tar -x) and send the log files inside.")
-    if re.match(rb"\x80[\x02-\x05][\x95}\]c(]", start):
-        raise _not_text(
-            name,
-            "This is a Python pickle, not a log.",
-            'Write it as JSON and send that: python -c "import json, pickle, sys; '
-            "json.dump(pickle.load(open(sys.argv[1], 'rb')), sys.stdout)\" FILE",
-        )
     if _encoding_of(start) is None:
         sample = start[: 2**16].replace(b"\0", b"")
         if len(sample.translate(None, _CONTROLS)) < 0.95 * len(sample):
