@@ -21,7 +21,7 @@ _RICH_FRAME = re.compile(
 )
 # The interpreter prints a qualified name, then a colon and the message; both may be cut short.
 _EXCEPTION = re.compile(
-    r"^(?P<name>(?:[A-Za-z_]\w{0,80}\.){0,8}_?[A-Z]\w{1,80}?)"
+    r"^(?P<name>(?:[A-Za-z_]\w{0,80}\.){0,8}_?[A-Z]\w{1,80}?|(?:[A-Za-z_]\w{0,80}\.){1,8}|(?=Exc))"
     r"(?P<suffix>Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Unsupported|Killed|Fault"
     r"|Cancelled|Abort|Expired|NotFound|NotFoundError|Overflow|ZeroDivision|Iteration|Break"
     r"|Refused|Mismatch|Warning|OutOfResources|OutOfMemory)(?P<rest>:\s?.*|\s*)$"
