@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 from celery import shared_task, signals
 from django.conf import settings
 
-from triage.engine.pipeline import compile_catalog
+from triage.engine import diagnose, scan
 from triage.services import diagnosis
 from triage.services import sweep as sweeping
 from triage.services.catalog import current_catalog
@@ -20,8 +21,12 @@ _GRACE_S = 20
 @signals.worker_init.connect
 def _read_the_catalog(**_: Any) -> None:
     # Before the pool forks: its processes share the compiled patterns, and none makes the first
-    # person wait for them.
-    compile_catalog(current_catalog())
+    # person wait for them. What is compiled when first used is used once.
+    catalog = current_catalog()
+    diagnose(
+        [scan(io.BytesIO(b"Traceback (most recent call last):\nError: x\n"), catalog=catalog)],
+        catalog,
+    )
 
 
 @shared_task(

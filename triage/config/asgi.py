@@ -19,3 +19,8 @@ warnings.filterwarnings(
 
 refuse_ephemeral_key()
 application = get_asgi_application()
+
+# Models and settings exist only now. The first page should not wait for the catalog.
+from triage.services.catalog import current_catalog  # noqa: E402
+
+current_catalog()
