@@ -164,6 +164,19 @@ def _interrupted(evidences: Sequence[Evidence]) -> Iterator[tuple[int, Thread]]:
                 yield index, Thread("interrupted", traceback.frames[::-1], traceback.line)
 
 
+def _interrupted_ranks(evidences: Sequence[Evidence]) -> Iterator[tuple[int, StackDump]]:
+    """The same as dumps of the ranks; the first of a rank is its main thread's."""
+    seen: set[int] = set()
+    for index, evidence in enumerate(evidences):
+        for traceback in evidence.tracebacks:
+            rank = traceback.rank
+            if traceback.exception != "KeyboardInterrupt" or rank is None or rank in seen:
+                continue
+            seen.add(rank)
+            thread = Thread("MainThread", traceback.frames[::-1], traceback.line)
+            yield index, StackDump(None, traceback.line, traceback.end_line, (thread,), rank=rank)
+
+
 def interrupted_while_workers_stood_still(evidences: Sequence[Evidence]) -> Fact | None:
     """Ctrl-C found the main thread waiting for a batch that no worker was making."""
     waiting: list[EvidenceLine] = []
@@ -236,7 +249,8 @@ class _Stand:
 def _stands(evidences: Sequence[Evidence]) -> list[_Stand]:
     """The main threads of the training processes, with the collective that each waits in."""
     stands = []
-    for index, stack in _stacks(evidences):
+    dumps = list(_stacks(evidences)) or list(_interrupted_ranks(evidences))
+    for index, stack in dumps:
         main = stack.main or (stack.threads[0] if len(stack.threads) == 1 else None)
         if main is None or not main.frames or _is_worker(main):
             continue
