@@ -141,6 +141,8 @@ def _groups(dumps: Sequence[FlightDump]) -> list[_Group]:
     views = [(index, dump, group) for index, dump in enumerate(dumps) for group in dump.groups]
     for index, dump, group in sorted(views, key=lambda view: not view[2].ranks):
         rank = dump.rank if dump.rank is not None else -1 - index
+        if rank >= 0 and group.ranks and rank not in group.ranks and not group.entries:
+            continue
         key = (group.name, group.desc, group.ranks)
         if not group.ranks:
             key = next((k for k in by_key if k[:2] == key[:2]), key)

@@ -27,6 +27,7 @@ from triage.engine.evidence import EvidenceError, FlightDump, FlightEntry, Fligh
 # 20,000 records with whole stacks, the largest buffer in use, come to about 40 MiB.
 MAX_DUMP_BYTES = 64 * 1024 * 1024
 _MAX_VALUES = 4_000_000
+_MAX_COPIES = 2_000_000
 _MAX_CHARS = 128 * 1024 * 1024
 _MAX_DEPTH = 12
 
@@ -115,7 +116,7 @@ class _Plain:
         self._values += 1
         if isinstance(value, str):
             self._chars += len(value)
-        if self._values > _MAX_VALUES or self._chars > _MAX_CHARS:
+        if self._values > _MAX_COPIES or self._chars > _MAX_CHARS:
             raise EvidenceError("it unfolds to more than a dump ever holds")
         if depth > _MAX_DEPTH:
             raise EvidenceError("it is nested deeper than a dump ever is")
@@ -380,7 +381,7 @@ def _entries_of(document: Any) -> list[Mapping[str, Any]]:
         raise EvidenceError("it has no list of entries")
     found: list[Mapping[str, Any]] = [entry for entry in entries if isinstance(entry, dict)]
     is_marked = isinstance(document, dict) and ("pg_config" in document or "version" in document)
-    if not any("profiling_name" in entry for entry in found) and (found or not is_marked):
+    if not any("profiling_name" in entry for entry in found) and (entries or not is_marked):
         raise EvidenceError("its entries are no collectives")
     return found
 
