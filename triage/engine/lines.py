@@ -63,6 +63,8 @@ class Line:
 _ANSI = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)|[@-Z\\-_()][0-9A-Za-z]?)"
 )
+# Tab, line ends, form feed, backspace, escape and bell, and all that may be part of a character.
+_PRINTED = bytes([7, 8, 9, 10, 12, 13, 27, *range(32, 127), *range(128, 256)])
 _UTF16_BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 
@@ -132,6 +134,9 @@ class BlockReader:
         """The stream in pieces of WINDOW_BYTES, as UTF-8 whatever it came in."""
         first = _read_fully(self._stream, WINDOW_BYTES)
         encoding = _find_encoding(first)
+        if encoding is None and _is_binary(first):
+            self.encoding = "binary"
+            self.notes.append("this does not read as text: most of its bytes are not characters")
         if encoding is None:
             yield from self._utf8_chunks(first)
             return
@@ -163,7 +168,9 @@ class BlockReader:
             while True:
                 size = 0
                 while size < WINDOW_BYTES:
-                    got = readinto(view[size:])
+                    # Released at once: a stream that raises would keep the buffer from closing.
+                    with view[size:] as free:
+                        got = readinto(free)
                     if not got:
                         break
                     size += got
@@ -203,6 +210,13 @@ def _find_encoding(start: bytes) -> str | None:
         if even > half * 0.6 and odd < half * 0.1:
             return "utf-16-be"
     return None
+
+
+def _is_binary(start: bytes) -> bool:
+    """Whether a picture, a pickle or the like begins so: control bytes that no log prints."""
+    sample = start[:4096]
+    control = len(sample.translate(None, _PRINTED))
+    return control > 0.1 * len(sample)
 
 
 def _clean_block(data: bytes) -> bytes:

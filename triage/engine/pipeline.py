@@ -337,7 +337,7 @@ class _Scanner:
             and line.level not in ("W", "I")
             and not line.is_code
             and len(text) < 2_000
-            and _ERROR_LIKE.search(text)
+            and (line.level == "E" or _ERROR_LIKE.search(text))
             and not _NO_ERROR.search(text)
         ):
             evidence.errors.append(self._hit(line, "", text))

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +102,7 @@ class _BoundedGzip(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         try:
             piece = self._gzip.read(len(buffer))
-        except (EOFError, OSError) as error:
+        except (EOFError, OSError, zlib.error) as error:
             raise TextError(f"{self._name}: broken gzip: {error}") from error
         self._produced += len(piece)
         if self._produced > 16 << 20 and self._produced > _MAX_RATIO * self._source.count:
