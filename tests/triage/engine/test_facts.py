@@ -1,0 +1,252 @@
+"""Questions that no pattern can answer, asked of whole texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from triage.engine import Evidence
+from triage.engine.facts import QUESTIONS, Fact, Facts
+
+Scan = Callable[..., Evidence]
+
+
+def ask_fact(name: str, *evidences: Evidence) -> Fact | None:
+    return Facts(evidences).get(name)
+
+
+def watchdog(rank: int, op: str = "ALLREDUCE", seq: int = 41, numel: int = 1024) -> str:
+    return (
+        f"[rank{rank}]:[E1123 04:11:59.12345 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog "
+        f"caught collective operation timeout: WorkNCCL(SeqNum={seq}, OpType={op}, "
+        f"NumelIn={numel}, NumelOut={numel}, Timeout(ms)=600000) ran for 600029 milliseconds "
+        "before timing out.\n"
+    )
+
+
+def test_an_unknown_question_is_answered_with_no(scan_text: Scan) -> None:
+    assert ask_fact("the_moon_is_full", scan_text("x")) is None
+
+
+def test_no_question_holds_for_a_healthy_run(scan_text: Scan) -> None:
+    text = "".join(
+        f"[rank{r}]: step {n}/100 loss {2.5 - n / 100:.2f} mem 512 MB scale 65536\n"
+        for n in range(1, 100)
+        for r in range(2)
+    )
+    evidence = scan_text(text)
+    assert {name for name in QUESTIONS if ask_fact(name, evidence)} == set()
+
+
+# ------------------------------------------------------------------------------ collectives
+
+
+def test_equal_collectives_do_not_differ(scan_text: Scan) -> None:
+    evidence = scan_text(watchdog(0) + watchdog(1) + watchdog(2))
+    assert ask_fact("collective_differs_between_ranks", evidence) is None
+
+
+@pytest.mark.parametrize(
+    "odd", [{"op": "BROADCAST"}, {"numel": 2048}, {"op": "BROADCAST", "seq": 42}]
+)
+def test_the_odd_rank_is_named(odd: dict[str, object], scan_text: Scan) -> None:
+    text = watchdog(0) + watchdog(1) + watchdog(2, **odd) + watchdog(3)  # type: ignore[arg-type]
+    fact = ask_fact("collective_differs_between_ranks", scan_text(text))
+    assert fact is not None
+    assert fact.rank == 2
+    assert "rank 2" in fact.because
+    assert {line.line for line in fact.evidence} >= {3}
+
+
+def test_several_numbers_on_one_rank_are_several_groups(scan_text: Scan) -> None:
+    text = watchdog(0, seq=7) + watchdog(0, seq=9) + watchdog(1, "BROADCAST", 7)
+    assert ask_fact("collective_differs_between_ranks", scan_text(text)) is None
+
+
+def test_texts_of_several_ranks_are_compared(scan_text: Scan) -> None:
+    texts = [scan_text(watchdog(rank)) for rank in (0, 1)] + [scan_text(watchdog(2, "BROADCAST"))]
+    fact = ask_fact("collective_differs_between_ranks", *texts)
+    assert fact is not None
+    assert fact.rank == 2
+    assert {line.text_index for line in fact.evidence} >= {2}
+
+
+def test_the_rank_that_only_saw_the_signal_is_missing(scan_text: Scan) -> None:
+    seen = (
+        "[rank2]:[E1123 04:12:00.1 ProcessGroupNCCL.cpp:2] [PG 0 Rank 2] Observed flight recorder "
+        "dump signal from another rank via TCPStore.\n"
+    )
+    fact = ask_fact("rank_missing_from_collective", scan_text(watchdog(0) + watchdog(1) + seen))
+    assert fact is not None
+    assert fact.rank == 2
+
+
+def test_a_rank_that_died_is_not_missing_for_its_own_reasons(scan_text: Scan) -> None:
+    text = (
+        '[rank2]: Traceback (most recent call last):\n[rank2]:   File "t.py", line 3, in <module>\n'
+        "[rank2]: KeyError: 'lr'\n"
+        "RuntimeError: Rank 0 successfully reached monitoredBarrier, but received errors while "
+        "waiting for send/recv from rank 2.\n"
+    )
+    assert ask_fact("rank_missing_from_collective", scan_text(text)) is None
+
+
+BAR = "Tokenizing:  81%|########  | 8123/10000 [{elapsed}<01:00,  4.48it/s]"
+BARRIER = "\n[rank1]: RuntimeError: Ranks 0 failed to pass monitoredBarrier in 1800000 ms\n"
+
+
+def test_a_bar_as_long_as_the_timeout_names_the_busy_rank(scan_text: Scan) -> None:
+    text = BAR.format(elapsed="30:02") + BARRIER
+    fact = ask_fact("rank_busy_until_the_timeout", scan_text(text))
+    assert fact is not None
+    assert "Tokenizing" in fact.because
+    assert "8123 of 10000" in fact.because
+
+
+@pytest.mark.parametrize("between", ["", "Killed"])
+def test_a_short_or_killed_bar_was_not_busy(between: str, scan_text: Scan) -> None:
+    elapsed = "30:02" if between else "00:02"
+    text = BAR.format(elapsed=elapsed) + between + BARRIER
+    assert ask_fact("rank_busy_until_the_timeout", scan_text(text)) is None
+
+
+# -------------------------------------------------------------------------------- stack dumps
+
+
+def process(pid: int, *frames: str, name: str = "MainThread", state: str = "idle") -> str:
+    lines = "".join(f"    {frame}\n" for frame in frames)
+    return f'Process {pid}: python train.py\nThread {pid} ({state}): "{name}"\n{lines}\n'
+
+
+ALL_REDUCE = "all_reduce (torch/distributed/distributed_c10d.py:2805)"
+BARRIER_FRAME = "barrier (torch/distributed/distributed_c10d.py:4627)"
+WAITS = (
+    "poll (multiprocessing/connection.py:440)",
+    "_try_get_data (torch/utils/data/dataloader.py:1291)",
+    "_get_data (torch/utils/data/dataloader.py:1464)",
+    "main (train.py:103)",
+)
+WORKER = (
+    "fetch (torch/utils/data/_utils/fetch.py:54)",
+    "_worker_loop (torch/utils/data/_utils/worker.py:374)",
+)
+
+
+def test_a_worker_on_a_lock_holds_up_the_main_thread(scan_text: Scan) -> None:
+    stuck = process(2, "acquire (threading.py:1)", "__getitem__ (data.py:32)", *WORKER)
+    fact = ask_fact("dataloader_main_waits_for_stuck_worker", scan_text(process(1, *WAITS) + stuck))
+    assert fact is not None
+    assert "data.py:32" in fact.because
+
+
+def test_a_busy_worker_is_only_slow(scan_text: Scan) -> None:
+    busy = process(2, "decode (PIL/Image.py:1)", *WORKER, state="active")
+    text = process(1, *WAITS) + busy
+    assert ask_fact("dataloader_main_waits_for_stuck_worker", scan_text(text)) is None
+
+
+def test_ranks_in_different_collectives(scan_text: Scan) -> None:
+    text = process(1, BARRIER_FRAME, "save (train.py:1)") + process(2, ALL_REDUCE, "f (train.py:2)")
+    fact = ask_fact("ranks_wait_in_different_collectives", scan_text(text))
+    assert fact is not None
+    assert "barrier" in fact.because
+    assert "all_reduce" in fact.because
+    same = process(1, ALL_REDUCE, "f (train.py:2)") + process(2, ALL_REDUCE, "f (train.py:2)")
+    assert ask_fact("ranks_wait_in_different_collectives", scan_text(same)) is None
+
+
+def test_a_process_that_saves_while_the_others_wait(scan_text: Scan) -> None:
+    text = (
+        process(1, "write (/usr/lib/python3.11/zipfile.py:1)", "save_checkpoint (train.py:9)")
+        + process(2, ALL_REDUCE, "step (train.py:2)")
+        + process(3, ALL_REDUCE, "step (train.py:2)")
+    )
+    fact = ask_fact("rank_outside_the_collective_others_wait_in", scan_text(text))
+    assert fact is not None
+    assert "save_checkpoint" in fact.because
+
+
+def test_counts_of_batches_differ_only_once_the_run_has_stopped(scan_text: Scan) -> None:
+    counts = "[rank0]: finished 12 batches\n[rank1]: finished 9 batches\n"
+    assert ask_fact("ranks_stopped_at_different_batches", scan_text(counts)) is None
+    fact = ask_fact("ranks_stopped_at_different_batches", scan_text(counts + watchdog(0)))
+    assert fact is not None
+    assert fact.rank == 1
+    assert "9 batches" in fact.because
+
+
+# ------------------------------------------------------------------------------------ numbers
+
+OOM = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {request}. GPU 0 has a total "
+    "capacity of 79.15 GiB of which {free} is free. Of the allocated memory 60.00 GiB is allocated "
+    "by PyTorch, and {unused} is reserved by PyTorch but unallocated."
+)
+
+
+@pytest.mark.parametrize(
+    ("request_", "free", "unused", "holds"),
+    [
+        ("2.00 GiB", "1.00 GiB", "9.00 GiB", True),
+        ("2.00 GiB", "1.00 GiB", "300.00 MiB", False),
+        ("2.00 GiB", "8.00 GiB", "300.00 MiB", True),
+    ],
+)
+def test_reserved_against_allocated(
+    request_: str, free: str, unused: str, *, holds: bool, scan_text: Scan
+) -> None:
+    text = OOM.format(request=request_, free=free, unused=unused)
+    fact = ask_fact("oom_reserved_memory_would_have_sufficed", scan_text(text))
+    assert (fact is not None) is holds
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "rising", "steady"),
+    [
+        ("memory_rises_every_step", "step {n} memory_allocated: {value} MB", 100, 0),
+        ("host_memory_rises", "step {n} rss: {value} MB", 100, 0),
+    ],
+)
+def test_memory_that_only_rises(
+    name: str, line: str, rising: int, steady: int, scan_text: Scan
+) -> None:
+    def text(slope: int) -> str:
+        return "\n".join(line.format(n=n, value=500 + slope * n) for n in range(1, 9))
+
+    assert ask_fact(name, scan_text(text(rising))) is not None
+    assert ask_fact(name, scan_text(text(steady))) is None
+
+
+def skips(scales: list[float]) -> str:
+    return "".join(
+        f"Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to {s}\n"
+        for s in scales
+    )
+
+
+def test_a_scale_that_falls_to_nothing_against_a_few_skips(scan_text: Scan) -> None:
+    falling = skips([2.0**n for n in range(15, 1, -1)])
+    fact = ask_fact("loss_scale_keeps_falling", scan_text(falling))
+    assert fact is not None
+    assert "32768" in fact.because
+    assert ask_fact("loss_scale_keeps_falling", scan_text(skips([32768.0, 16384.0]))) is None
+
+
+def test_a_loss_that_stays_nan_against_one_bad_step(scan_text: Scan) -> None:
+    stays = "step 1 loss 2.0\n" + "".join(f"step {n} loss nan\n" for n in range(2, 6))
+    fact = ask_fact("loss_is_nan", scan_text(stays))
+    assert fact is not None
+    assert "last 4 lines" in fact.because
+    once = "step 1 loss 2.0\nstep 2 loss nan\nstep 3 loss 2.0\n"
+    assert ask_fact("loss_is_nan", scan_text(once)) is None
+    validation = "step 1 loss 2.0\n" + "val_loss: nan\n" * 4
+    assert ask_fact("loss_is_nan", scan_text(validation)) is None
+
+
+def test_live_autograd_nodes_grow(scan_text: Scan) -> None:
+    row = "  <class 'torch.autograd.function.AddBackward0'> |  {} |  1.2 KB\n"
+    grows = scan_text("".join(row.format(n) for n in (10, 200, 900)))
+    level = scan_text("".join(row.format(n) for n in (10, 10, 10)))
+    assert ask_fact("autograd_nodes_grow", grows) is not None
+    assert ask_fact("autograd_nodes_grow", level) is None

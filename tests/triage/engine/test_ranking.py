@@ -1,0 +1,147 @@
+"""Root before consequence, handled is not fatal, nothing known is said so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kb.catalog import Catalog
+from triage.engine import Evidence, Verdict, diagnose
+from triage.engine.verdict import Diagnosis
+
+Ask = Callable[..., Verdict]
+
+OOM = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.15 GiB total)\n"
+WATCHDOG = (
+    "[rank{0}]:[E1130 04:12:0{0}.123456 ProcessGroupNCCL.cpp:616] [Rank {0}] Watchdog caught "
+    "collective operation timeout: WorkNCCL(SeqNum=4411, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, "
+    "Timeout(ms)=600000) ran for 600001 milliseconds before timing out.\n"
+)
+KEY_ERROR = (
+    "{0}Traceback (most recent call last):\n"
+    '{0}  File "/home/u/train.py", line 61, in main\n'
+    '{0}    lr = config["lr"]\n'
+    "{0}KeyError: 'lr'\n"
+)
+
+
+def first(verdict: Verdict) -> Diagnosis:
+    assert verdict.diagnoses, verdict.sentence
+    return verdict.diagnoses[0]
+
+
+def test_a_dead_rank_explains_the_peers_timeouts(ask: Ask) -> None:
+    verdict = ask("[rank3]: " + OOM + "".join(WATCHDOG.format(r) for r in (0, 1, 2)))
+    answer = first(verdict)
+    assert verdict.kind == "named"
+    assert (answer.slug, answer.rank) == ("cuda-out-of-memory", 3)
+    assert "nccl-watchdog-timeout" in answer.explains
+    assert [d.slug for d in verdict.diagnoses].count("nccl-watchdog-timeout") == 1
+
+
+def test_a_bare_timeout_is_a_symptom_and_undetermined(ask: Ask) -> None:
+    verdict = ask("".join(WATCHDOG.format(r) for r in (0, 1, 2)))
+    assert verdict.kind == "undetermined"
+    assert (first(verdict).slug, first(verdict).role) == ("nccl-watchdog-timeout", "symptom")
+    assert verdict.next
+
+
+def test_an_unknown_exception_of_one_rank_goes_before_what_its_peers_say(ask: Ask) -> None:
+    verdict = ask(KEY_ERROR.format("[rank3]: ") + WATCHDOG.format(0) + WATCHDOG.format(1))
+    answer = first(verdict)
+    assert (answer.slug, answer.rank) == ("python-exception", 3)
+    assert answer.values["exception"] == "KeyError"
+    assert "nccl-watchdog-timeout" in answer.explains
+    assert any("/home/u/train.py:61" in reason for reason in answer.because)
+
+
+def test_the_first_of_a_chain_is_the_cause(ask: Ask) -> None:
+    second = KEY_ERROR.format("").replace("KeyError: 'lr'", "LookupError: no such setting")
+    text = (
+        KEY_ERROR.format("")
+        + "\nThe above exception was the direct cause of the following exception:\n\n"
+        + second
+    )
+    assert first(ask(text)).values["exception"] == "KeyError"
+
+
+def test_the_words_of_a_launcher_do_not_outrank_the_error(ask: Ask) -> None:
+    tail = (
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+        "train.py FAILED\nRoot Cause (first observed failure):\n[0]:\n  host      : node-1\n"
+        "  rank      : 2 (local_rank: 2)\n  exitcode  : 1 (pid: 4242)\n"
+    )
+    verdict = ask(KEY_ERROR.format("") + tail)
+    assert first(verdict).slug == "python-exception"
+    assert [d.slug for d in verdict.diagnoses[1:]] == ["torchrun-child-failed"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "WARNING: CUDA out of memory. Tried to allocate 2.00 GiB; retrying with a smaller batch\n",
+        "If you see CUDA out of memory. Tried to allocate, lower the batch size\n",
+        'retry_on: ["CUDA out of memory. Tried to allocate"]\n',
+        "WARNING: ImportError: cannot import name 'fused_adam' from 'apex'; falling back\n",
+        "Errors: 0, failed: 0\nTraining finished.\n",
+        "",
+    ],
+)
+def test_what_is_handled_advised_or_set_is_no_failure(text: str, ask: Ask) -> None:
+    verdict = ask(text + "".join(f"step {n}/9 loss 2.{n}\n" for n in range(9)))
+    assert verdict.kind == "clean", verdict.sentence
+    assert verdict.diagnoses == ()
+    assert verdict.next == ()
+
+
+def test_progress_after_an_error_says_that_the_run_survived_it(ask: Ask) -> None:
+    progress = "".join(f"step {n}/9 loss 2.{n}\n" for n in range(9))
+    assert ask("step 0/9 loss 3\n" + OOM + progress).kind == "clean"
+    assert first(ask(progress + OOM)).slug == "cuda-out-of-memory"
+
+
+def test_progress_of_another_rank_saves_nobody(ask: Ask) -> None:
+    progress = "".join(f"[rank1]: step {n}/9 loss 2.{n}\n" for n in range(9))
+    assert first(ask("[rank0]: " + OOM + progress)).slug == "cuda-out-of-memory"
+
+
+def test_a_failure_that_no_entry_knows_is_not_guessed_at(ask: Ask) -> None:
+    verdict = ask("step 1 loss 2\nFATAL: the frobnicator gave up on shard 7\n")
+    assert verdict.kind == "undetermined"
+    assert verdict.next
+    assert all(d.role == "symptom" or d.confidence == "hint" for d in verdict.diagnoses)
+
+
+def test_the_earlier_of_two_unrelated_roots_stands_first(ask: Ask) -> None:
+    full = "OSError: [Errno 28] No space left on device: '/ckpt/step_100.pt'\n"
+    assert first(ask(OOM + "\n" * 3 + full)).slug == "cuda-out-of-memory"
+    assert first(ask(full + "\n" * 3 + OOM)).slug == "disk-full"
+
+
+def test_evidence_lines_are_lines_of_the_text(ask: Ask) -> None:
+    lines = ["step 1", "step 2", OOM.strip(), *WATCHDOG.format(1).splitlines()]
+    for diagnosis in ask("\n".join(lines)).diagnoses:
+        for item in diagnosis.evidence:
+            assert item.text == lines[item.line - 1]
+            assert item.line <= item.end_line <= len(lines)
+
+
+def test_the_same_failure_has_the_same_fingerprint(ask: Ask) -> None:
+    one = ask("[rank3]: " + KEY_ERROR.format(""))
+    other = ask("step 9\n" * 40 + KEY_ERROR.format("[rank7]: ").replace("/home/u", "/home/v"))
+    different = ask(KEY_ERROR.format("").replace("'lr'", "'momentum'"))
+    assert one.fingerprint == other.fingerprint
+    assert one.fingerprint != different.fingerprint
+
+
+def test_every_symptom_of_the_catalog_has_a_cause_in_it(catalog: Catalog) -> None:
+    explained = {slug for pitfall in catalog for slug in pitfall.explains}
+    symptoms = {pitfall.slug for pitfall in catalog if pitfall.role == "symptom"}
+    assert symptoms - explained == set()
+
+
+def test_nothing_at_all_is_clean(catalog: Catalog) -> None:
+    verdict = diagnose([], catalog)
+    assert (verdict.kind, verdict.lines, verdict.bytes) == ("clean", 0, 0)
+    assert diagnose([Evidence()], catalog).kind == "clean"

@@ -1,0 +1,151 @@
+"""Python tracebacks as logs carry them: chained, interleaved, boxed, cut, carried from workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from triage.engine import Evidence, Limits
+
+Scan = Callable[..., Evidence]
+
+PLAIN = """\
+Traceback (most recent call last):
+  File "/home/u/train.py", line 88, in <module>
+    main()
+  File "/home/u/train.py", line 61, in main
+    optimizer = build(model, config)
+                ^^^^^^^^^^^^^^^^^^^^
+  File "/opt/venv/lib/python3.11/site-packages/torch/optim/adamw.py", line 12, in __init__
+    raise ValueError("no parameters")
+ValueError: optimizer got an empty parameter list
+"""
+
+
+def test_frames_message_and_extent(scan_text: Scan) -> None:
+    (traceback,) = scan_text("step 1\n" + PLAIN).tracebacks
+    assert (traceback.line, traceback.end_line) == (2, 10)
+    assert traceback.exception == "ValueError"
+    assert traceback.message == "optimizer got an empty parameter list"
+    assert [(f.line, f.function) for f in traceback.frames] == [
+        (88, "<module>"),
+        (61, "main"),
+        (12, "__init__"),
+    ]
+    assert traceback.frames[1].code == "optimizer = build(model, config)"
+
+
+def test_the_culprit_is_the_deepest_frame_outside_libraries(scan_text: Scan) -> None:
+    (traceback,) = scan_text(PLAIN).tracebacks
+    assert traceback.culprit is not None
+    assert (traceback.culprit.function, traceback.culprit.line) == ("main", 61)
+
+
+def test_two_ranks_interleaved_line_by_line(scan_text: Scan) -> None:
+    other = PLAIN.replace("ValueError: optimizer", "KeyError: optimizer")
+    pairs = zip(PLAIN.splitlines(), other.splitlines(), strict=True)
+    text = "\n".join(f"[rank0]: {a}\n[rank1]: {b}" for a, b in pairs)
+    found = {t.rank: (t.exception, len(t.frames)) for t in scan_text(text).tracebacks}
+    assert found == {0: ("ValueError", 3), 1: ("KeyError", 3)}
+
+
+@pytest.mark.parametrize(
+    ("words", "link"),
+    [
+        (
+            "The above exception was the direct cause of the following exception:",
+            "cause",
+        ),
+        ("During handling of the above exception, another exception occurred:", "context"),
+    ],
+)
+def test_chained_exceptions_say_how_they_hang_together(
+    words: str, link: str, scan_text: Scan
+) -> None:
+    second = PLAIN.replace("ValueError: optimizer", "RuntimeError: optimizer")
+    tracebacks = scan_text(f"{PLAIN}\n{words}\n\n{second}").tracebacks
+    assert [(t.exception, t.link) for t in tracebacks] == [
+        ("ValueError", ""),
+        ("RuntimeError", link),
+    ]
+
+
+def test_an_error_carried_out_of_a_worker_names_it(scan_text: Scan) -> None:
+    text = (
+        PLAIN.replace(
+            "ValueError: optimizer got an empty parameter list",
+            "ValueError: Caught ValueError in DataLoader worker process 3.",
+        )
+        + "Original Traceback (most recent call last):\n"
+        + '  File "/home/u/data.py", line 7, in __getitem__\n    raise ValueError("bad")\n'
+        + "ValueError: bad\n"
+    )
+    outer, inner = scan_text(text).tracebacks
+    assert outer.inside == "DataLoader worker process 3"
+    assert inner.message == "bad"
+
+
+def test_a_cut_start_leaves_frames_and_exception(scan_text: Scan) -> None:
+    (traceback,) = scan_text("\n".join(PLAIN.splitlines()[4:])).tracebacks
+    assert traceback.exception == "ValueError"
+    assert [f.function for f in traceback.frames] == ["__init__"]
+
+
+def test_a_cut_end_leaves_frames_without_an_exception(scan_text: Scan) -> None:
+    (traceback,) = scan_text("\n".join(PLAIN.splitlines()[:5])).tracebacks
+    assert traceback.exception == ""
+    assert [f.function for f in traceback.frames] == ["<module>", "main"]
+
+
+def test_the_lines_behind_the_exception_belong_to_its_message(scan_text: Scan) -> None:
+    text = PLAIN + "Please pass model.parameters().\nSee the docs.\n\nunrelated\n"
+    (traceback,) = scan_text(text).tracebacks
+    assert traceback.message.split("\n")[1:] == ["Please pass model.parameters().", "See the docs."]
+
+
+def test_a_spawned_process_lends_its_rank(scan_text: Scan) -> None:
+    text = "-- Process 2 terminated with the following error:\n" + PLAIN
+    (traceback,) = scan_text(text).tracebacks
+    assert traceback.rank == 2
+
+
+def test_windows_paths_and_own_exceptions(scan_text: Scan) -> None:
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "C:\\Users\\me\\train.py", line 4, in <module>\n    run()\n'
+        "my_pkg.errors.LoaderError: shard 3 is gone\n"
+    )
+    (traceback,) = scan_text(text).tracebacks
+    assert traceback.exception == "my_pkg.errors.LoaderError"
+    assert traceback.culprit is not None
+    assert traceback.culprit.path == "C:\\Users\\me\\train.py"
+
+
+def test_a_hundred_thousand_frames_keep_both_ends(scan_text: Scan) -> None:
+    frames = "".join(
+        f'  File "/home/u/net.py", line {n}, in forward\n    return self(x)\n'
+        for n in range(1, 100_001)
+    )
+    text = (
+        "Traceback (most recent call last):\n"
+        + frames
+        + "RecursionError: maximum recursion depth exceeded\n"
+    )
+    evidence = scan_text(text)
+    (traceback,) = evidence.tracebacks[-1:]
+    assert traceback.exception == "RecursionError"
+    assert len(traceback.frames) <= Limits().max_frames
+    assert traceback.frames[-1].line == 100_000
+    assert len(evidence.tracebacks) == 1
+    assert traceback.frames[0].line == 1
+
+
+def test_the_number_of_tracebacks_is_bounded(scan_text: Scan) -> None:
+    evidence = scan_text(PLAIN * 300, limits=Limits(max_tracebacks=20))
+    assert len(evidence.tracebacks) == 20
+
+
+def test_a_message_on_a_warning_line_is_no_uncaught_exception(scan_text: Scan) -> None:
+    evidence = scan_text("WARNING: ImportError: cannot import name 'fused_adam' from 'apex'\n")
+    assert all(t.warning for t in evidence.tracebacks)
