@@ -376,7 +376,7 @@ def _verdict(
         if told:
             sentence = told if first is None else f"{sentence} {told}"
     else:
-        kind, sentence = "clean", "No failure in this text."
+        kind, sentence = "clean", _clean_sentence(evidences)
     return Verdict(
         kind=kind,
         sentence=sentence,
@@ -411,6 +411,14 @@ def _recorded(evidences: Sequence[Evidence]) -> str:
     elif len(dumps) == 1:
         sentences.append("only the dumps of the other ranks can tell whether they came there, too")
     return " ".join(f"{s[:1].upper()}{s[1:]}." for s in sentences)
+
+
+def _clean_sentence(evidences: Sequence[Evidence]) -> str:
+    if not any(e.bytes for e in evidences):
+        return "The text is empty."
+    if all(e.encoding == "binary" for e in evidences if e.bytes):
+        return "This does not read as text: there is nothing to diagnose."
+    return "No failure in this text."
 
 
 def _undetermined_sentence(first: Diagnosis | None) -> str:
