@@ -15,19 +15,24 @@ _STEP = re.compile(
 )
 _LOSS = re.compile(
     r"(?i)(?:(?P<prefix>\b(?:val|valid|validation|eval|test|dev)(?:[ _/.]|(?=loss)))|\b)"
-    r"(?:\w{0,30}[_ /.])?loss(?:_\w{1,20})?['\"]?\s?[=: (]{1,3}\s?"
+    r"(?:(?:\w{0,30}[_ /.])?loss(?:_\w{1,20})?|(?P<cjk>\w{0,12}(?:损失|損失|손실)))"
+    r"['\"]?\s?[=:\uff1a (]{1,3}\s?"
     r"(?:tensor\(|['\"])?(?P<value>[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf))\b"
 )
+_LOSS_WORDS = ("loss", "损失", "損失", "손실")
+_SERIES_WORDS = (*_LOSS_WORDS, "scale")
+_CJK_HELD_OUT = re.compile(r"验证|測試|测试|検証|驗證|검증|평가")
 _SCALE = re.compile(
     r"(?i)(?:reducing (?:loss scale )?to|setting loss scale to"
+    r"|reducing dynamic loss scale from \S{1,20} to"
     r"|loss[_ ]scale(?:r)?['\"]?\s?[=:]?\s?(?:\d+ reducing loss scale to)?"
     r"|\b(?:amp[_ ]|grad[_ ])?scale['\"]?\s?[=:]"
     r"|decreas(?:ing|ed) (?:loss )?scale(?: from \S+)? to)\s?["
     r"|:=]?\s?(?P<value>\d{1,18}\.?\d*(?:e[-+]?\d+)?)"
 )
 _SKIPPED = re.compile(
-    r"(?i)(?:gradient overflow|OVERFLOW!|skipping step|overflow detected"
-    r"|number of skipped iterations: {1,12}[1-9])"
+    r"(?i)(?:grad(?:ient)? overflow|OVERFLOW!|skipping step|overflow detected"
+    r"|reducing dynamic loss scale|number of skipped iterations: {1,12}[1-9])"
 )
 # The ultralytics table: epoch of all, memory, then the mean of each loss.
 _LOSS_ROW = re.compile(
@@ -92,7 +97,7 @@ class MetricsParser:
         if len(text) > 3_000:
             text = text[:3_000]
         lowered = text.lower()
-        if "loss" in lowered or "scale" in lowered:
+        if any(word in lowered for word in _SERIES_WORDS):
             self._numbers(line, text, lowered)
             self._table_header(text, lowered)
         elif self._loss_column is not None:
@@ -136,10 +141,11 @@ class MetricsParser:
             del self.progress[half // 2 : half]
 
     def _numbers(self, line: Line, text: str, lowered: str) -> None:
-        if "loss" in lowered:
+        if any(word in lowered for word in _LOSS_WORDS):
             found = _LOSS.search(text)
             if found is not None:
-                series = "val_loss" if found["prefix"] else "loss"
+                held_out = found["prefix"] or _CJK_HELD_OUT.search(found["cjk"] or "")
+                series = "val_loss" if held_out else "loss"
                 self._point(series, line, float(found["value"]))
         if "scale" in lowered and (found := _SCALE.search(text)):
             self._point("loss_scale", line, float(found["value"]))

@@ -56,6 +56,7 @@ class TracebackParser:
         self._links: dict[tuple[int | None, str | None], str] = {}
         self._spawned_rank: int | None = None
         self._growing: tuple[tuple[int | None, str | None], int] | None = None
+        self._growing_source = ""
         self.tracebacks: list[Traceback] = []
         self.dropped = 0
 
@@ -156,6 +157,7 @@ class TracebackParser:
         )
         self._open.pop(key, None)
         self._growing = (key, 0)
+        self._growing_source = line.source
 
     @staticmethod
     def _is_bare_failure(line: Line) -> bool:
@@ -164,6 +166,10 @@ class TracebackParser:
     def _grow(self, line: Line, key: tuple[int | None, str | None]) -> None:
         """Messages of several lines: the lines right behind the exception belong to it."""
         if self._growing is None or self._growing[0] != key or self._growing[1] >= 6:
+            return
+        if line.source != self._growing_source:
+            # A log line with a stamp of its own is not the message's.
+            self._growing = None
             return
         last = self.tracebacks[-1]
         if line.number - last.end_line > 8 or len(last.message) > self._limits.max_text_chars:
