@@ -26,6 +26,7 @@ _WRAPPERS = re.compile(
 _OTHER_RUNTIME = re.compile(r"(?:java|javax|scala|kotlin|org\.apache)\.")
 _SECONDS_LATER = 120.0
 FALLBACK = "python-exception"
+LAUNCHER = "torchrun-child-failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,10 @@ def decide(
     if fallback is not None:
         reach = closure[fallback.slug]
         told = tuple(c.slug for c in (*roots, *symptoms) if c.slug in reach)
-        diagnoses.insert(0, dataclasses.replace(fallback, explains=told))
+        # A launcher that reports a dead worker says that the exception before it was not caught.
+        is_told_by_launcher = [c.slug for c in symptoms] == [LAUNCHER] and not roots
+        confidence = "strong" if is_told_by_launcher else fallback.confidence
+        diagnoses.insert(0, dataclasses.replace(fallback, explains=told, confidence=confidence))
     shown = [_diagnosis(c, evidences, {}) for c in symptoms]
     consequences = [_diagnosis(c, evidences, {}) for c in _consequences(candidates, explained)]
     ordered = _answer_first(diagnoses, shown) + [
