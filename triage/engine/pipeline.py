@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,6 +26,8 @@ from triage.engine.parsers.tracebacks import HEADER, TracebackParser
 from triage.engine.patterns import Found, Pattern
 from triage.engine.verdict import Verdict
 from triage.engine.wording import is_handled, is_mention
+
+logger = logging.getLogger(__name__)
 
 ProgressReport = Callable[[int, int], None]
 
@@ -72,7 +75,8 @@ _compiled: dict[tuple[str, str], _Compiled] = {}
 def compile_catalog(catalog: Catalog, engine: str = "") -> _Compiled:
     """The catalog's patterns, each once, and the matcher over them; kept for the process.
 
-    A pattern outside the common subset is left out, and a note says so.
+    A pattern outside the common subset is left out; `notes` and one line of the log say so, the
+    evidence does not: the fault is the catalog's and not the text's.
     """
     key = (catalog.version, engine)
     if key not in _compiled:
@@ -88,6 +92,8 @@ def compile_catalog(catalog: Catalog, engine: str = "") -> _Compiled:
                     except PatternError as error:
                         place = f"{pitfall.slug}: signature[{number}].{kind}"
                         notes.setdefault(text, f"{place} was left out: {text!r} {error}")
+        for note in notes.values():
+            logger.warning("%s", note)
         known = (*patterns.values(), *(Pattern(text) for text in _STRUCTURE))
         if len(_compiled) > 8:
             _compiled.clear()
@@ -134,7 +140,7 @@ def scan(
     evidence.catalog = catalog.version
     if opened.note:
         evidence.notes.append(opened.note)
-    evidence.notes.extend((*reader.notes, *compiled.notes))
+    evidence.notes.extend(reader.notes)
     return evidence
 
 

@@ -18,6 +18,7 @@ from kb.catalog.draft import write_draft
 from kb.catalog.lint import Fault, check_folders
 from triage.engine import Evidence, Verdict, diagnose, scan
 from triage.engine.facts import FACT_VALUES
+from triage.engine.pipeline import compile_catalog
 from triage.engine.terminal import Answer, printable, render, scan_file
 from triage.engine.trial import PatternTrial, SignatureTrial, trials
 
@@ -126,7 +127,7 @@ class Command(BaseCommand):
         answer = io.StringIO()
         render(Answer((name,), diagnose([evidence], catalog)), answer)
         self.stdout.write(answer.getvalue(), ending="")
-        for note in evidence.notes:
+        for note in (*evidence.notes, *compile_catalog(catalog).notes):
             self.stdout.write(f"  note: {printable(note)}")
         tried = [t for t in trials(catalog, evidence) if not slugs or t.pitfall.slug in slugs]
         others = [t for t in tried if slugs and not (t.is_match or t.is_near)]
