@@ -268,6 +268,7 @@ def test_a_terminal_does_not_obey_a_pattern(draft: Path, tmp_path: Path) -> None
 def test_the_engine_leaves_out_what_the_lint_refuses(
     draft: Path,
     site: Path,
+    *,
     bad: str,
     kind: str,
     engine: str,
