@@ -88,8 +88,8 @@ def victims(ranks: list[int]) -> Iterator[str]:
         yield (
             f"[rank{rank}]:[E1130 04:12:0{second}.123456789 ProcessGroupNCCL.cpp:616] "
             f"[Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4411, "
-            "OpType=ALLREDUCE, NumelIn=1048576, NumelOut=1048576, Timeout(ms)=600000) ran for 600012 milliseconds "
-            "before timing out.\n"
+            "OpType=ALLREDUCE, NumelIn=1048576, NumelOut=1048576, Timeout(ms)=600000) ran for "
+            "600012 milliseconds before timing out.\n"
         )
         yield (
             f"[rank{rank}]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:317, "
