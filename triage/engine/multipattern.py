@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any, Protocol
 
-from triage.engine.patterns import Pattern, prefilter_regex
+from triage.engine.patterns import Literal, Pattern, prefilter_regex
+from triage.engine.sieve import (
+    Atom,
+    Need,
+    Sieve,
+    choose_atoms,
+    expression_of,
+    needs_of,
+    regex_atoms,
+)
 
 hyperscan: Any
 try:
@@ -22,6 +33,9 @@ except ImportError:
 EVENTS_PER_BLOCK = 512
 
 
+Finder = Callable[[bytes], list[tuple[int, int]]]
+
+
 class Matcher(Protocol):
     """Finds candidates: no match is missed, but what it finds must be confirmed."""
 
@@ -29,6 +43,10 @@ class Matcher(Protocol):
 
     def find(self, block: bytes) -> list[tuple[int, int]]:
         """(offset of a byte inside the match, pattern number), in order of the offsets."""
+        ...
+
+    def for_long_text(self) -> Finder:
+        """A find for the blocks of one long text, which may leave out what cannot match."""
         ...
 
 
@@ -46,8 +64,8 @@ def build_matcher(patterns: Sequence[Pattern], engine: str = "") -> Matcher:
     return ReMatcher(patterns)
 
 
-# A literal this long is rare enough in logs; behind a shorter one the whole pattern decides.
-_LONG_LITERAL_BYTES = 20
+# A literal this short fires on ordinary words; behind it the whole pattern decides.
+_SHORT_LITERAL_BYTES = 5
 
 _Expression = tuple[bytes, bool, bool, tuple[int, ...]]
 
@@ -57,14 +75,47 @@ def _expressions(patterns: Sequence[Pattern], *, literals_only: bool = False) ->
     owners: dict[tuple[bytes, bool, bool], list[int]] = {}
     for number, pattern in enumerate(patterns):
         literals = pattern.literals
-        shortest = min((len(text) for text, _ in literals), default=0) if literals else 0
-        if literals and (literals_only or shortest >= _LONG_LITERAL_BYTES):
+        if literals and (literals_only or not _is_noisy(literals)):
             for text, ignore_case in literals:
                 owners.setdefault((text, True, ignore_case), []).append(number)
         else:
             key = (prefilter_regex(pattern.text), False, False)
             owners.setdefault(key, []).append(number)
     return [(*key, tuple(numbers)) for key, numbers in owners.items()]
+
+
+@cache
+def _healthy_words() -> tuple[bytes, bytes]:
+    """What healthy runs print, as it is and in lower case."""
+    text = (Path(__file__).parent / "healthy.txt").read_bytes()
+    return text, text.lower()
+
+
+def _is_noisy(literals: Sequence[Literal]) -> bool:
+    """Whether healthy logs hold one of the literals: each such line would cost a callback."""
+    exact, lower = _healthy_words()
+    return any(
+        len(text) < _SHORT_LITERAL_BYTES
+        or (text.lower() in lower if ignore_case else text in exact)
+        for text, ignore_case in literals
+    )
+
+
+def _compile_database(expressions: Sequence[bytes], ignore_case: Sequence[bool]) -> Any:
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(
+        expressions=list(expressions),
+        ids=list(range(len(expressions))),
+        elements=len(expressions),
+        flags=[hyperscan.HS_FLAG_CASELESS if ignore else 0 for ignore in ignore_case],
+    )
+    return database
+
+
+def _compile_atoms(atoms: Sequence[Atom]) -> Any:
+    return _compile_database(
+        [expression_of(atom) for atom in atoms], [atom.ignore_case for atom in atoms]
+    )
 
 
 class HyperscanMatcher:
@@ -78,8 +129,10 @@ class HyperscanMatcher:
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         if hyperscan is None:
             raise ImportError("the hyperscan wheel is not installed")
+        self._patterns = patterns
         self._database: Any = None
         self._owners: list[tuple[int, ...]] = []
+        self._coarse: tuple[list[Need], list[Atom], Any] | None = None
         if not patterns:
             return
         try:
@@ -90,19 +143,20 @@ class HyperscanMatcher:
 
     def _compile(self, expressions: Sequence[_Expression]) -> None:
         self._owners = [numbers for *_, numbers in expressions]
-        database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        database.compile(
-            expressions=[
-                re.escape(text) if is_literal else text for text, is_literal, _, _ in expressions
-            ],
-            ids=list(range(len(expressions))),
-            elements=len(expressions),
-            flags=[
-                hyperscan.HS_FLAG_CASELESS if ignore_case else 0
-                for _, _, ignore_case, _ in expressions
-            ],
+        self._database = _compile_database(
+            [re.escape(text) if is_literal else text for text, is_literal, _, _ in expressions],
+            [ignore_case for _, _, ignore_case, _ in expressions],
         )
-        self._database = database
+
+    def for_long_text(self) -> Finder:
+        """See Matcher.for_long_text: a sieve before the literals."""
+        if self._database is None:
+            return self.find
+        if self._coarse is None:
+            needs = needs_of(self._patterns)
+            atoms = [*choose_atoms(needs, _healthy_words()[0]), *regex_atoms(self._patterns)]
+            self._coarse = needs, atoms, _compile_atoms(atoms)
+        return Sieve(self._patterns, *self._coarse, _compile_atoms, self.find).find
 
     def find(self, block: bytes) -> list[tuple[int, int]]:
         """See Matcher.find."""
@@ -145,6 +199,10 @@ class Re2Matcher:
             self._set.Add(("(?i)" if ignore_case else "") + "(?m)" + body)
         self._set.Compile()
 
+    def for_long_text(self) -> Finder:
+        """See Matcher.for_long_text."""
+        return self.find
+
     def find(self, block: bytes) -> list[tuple[int, int]]:
         """See Matcher.find."""
         if self._set is None:
@@ -164,6 +222,10 @@ class ReMatcher:
         expressions = _expressions(patterns)
         self._owners = [numbers for *_, numbers in expressions]
         self._finders = [_finder(text, lit, nocase) for text, lit, nocase, _ in expressions]
+
+    def for_long_text(self) -> Finder:
+        """See Matcher.for_long_text."""
+        return self.find
 
     def find(self, block: bytes) -> list[tuple[int, int]]:
         """See Matcher.find."""

@@ -44,19 +44,22 @@ class Pattern:
     @cached_property
     def is_anchored(self) -> bool:
         """Whether a prefix before the message can keep the pattern from matching."""
-        return "^" in self.text or "$" in self.text
+        return any(found[1] is None for found in _ANCHOR.finditer(self.text))
 
     @cached_property
     def _regex(self) -> Any:
         return _compile(self.text)
 
-    def occurs_in(self, raw: bytes) -> bool:
-        """Whether the pattern matches these bytes: a line with its prefixes."""
-        return self._bytes_regex.search(raw) is not None
-
     @cached_property
-    def _bytes_regex(self) -> Any:
-        return _compile(self.text.encode())
+    def _loose_regex(self) -> Any:
+        return _compile(_loosened(self.text)) if self.is_anchored else self._regex
+
+    def may_occur_in(self, line: str) -> bool:
+        """Whether the pattern can match what is left of this line without its prefixes.
+
+        An escaped message is not looked into: the answer is then always yes.
+        """
+        return self._loose_regex.search(line) is not None or "\\n" in line
 
     def search(self, text: str) -> Found | None:
         """The first match in a line, or None."""
@@ -176,16 +179,24 @@ def _inside(operator: Any, argument: Any) -> frozenset[str] | None:
 
 
 _ANCHOR = re.compile(r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\])|[\^$]")
+# What may stand before and behind a message: the end of a prefix, blanks, an escape, a bar, a box.
+_LOOSE = {"^": r"(?:^|[\s\]:|,)>│┃])", "$": r"(?:[\s\\|\d│┃]|$)"}
+_LOOSE_BYTES = {"^": r"(?:^|[\s\]:|,)>\x82\x83])", "$": r"(?:[\s\\|\d\xe2]|$)"}
 _COUNT = re.compile(r"(\\.)|\{(\d+),(\d+)\}")
 _NAMED = re.compile(r"\(\?P<\w+>")
+
+
+def _loosened(pattern: str) -> str:
+    """The pattern where prefixes, bars and boxes may stand beside the message."""
+    return _ANCHOR.sub(lambda m: m[1] or _LOOSE[m[0]], pattern)
 
 
 def prefilter_regex(pattern: str) -> bytes:
     """A regex over raw bytes that matches wherever the pattern can match a cleaned line.
 
-    Anchors go, because prefixes may stand before the message; upper bounds go, because they count
-    characters and make the automaton large.
+    Anchors are loosened, because prefixes may stand before the message; upper bounds go, because
+    they count characters and make the automaton large.
     """
-    text = _ANCHOR.sub(lambda m: m[1] or "", pattern)
+    text = _ANCHOR.sub(lambda m: m[1] or _LOOSE_BYTES[m[0]], pattern)
     text = _COUNT.sub(lambda m: m[1] or f"{{{m[2]},}}", text)
     return _NAMED.sub("(?:", text).encode()

@@ -16,7 +16,7 @@ from triage.engine.evidence import Evidence, Hit
 from triage.engine.facts import Facts
 from triage.engine.limits import Limits
 from triage.engine.lines import Block, BlockReader, ByteStream, CodeMarker, Line, split_line
-from triage.engine.multipattern import Matcher, build_matcher
+from triage.engine.multipattern import Finder, Matcher, build_matcher
 from triage.engine.parsers.collectives import TRIGGERS as COLLECTIVE_TRIGGERS
 from triage.engine.parsers.collectives import CollectiveParser
 from triage.engine.parsers.launcher import LauncherParser
@@ -187,6 +187,7 @@ class _Scanner:
 
     def __init__(self, compiled: _Compiled, limits: Limits) -> None:
         self._compiled = compiled
+        self._sieve: Finder | None = None
         self._limits = limits
         self._evidence = Evidence()
         self._marker = CodeMarker()
@@ -224,7 +225,9 @@ class _Scanner:
             self._read_middle(oldest)
 
     def _read_middle(self, block: Block) -> None:
-        events = self._compiled.matcher.find(block.data)
+        if self._sieve is None:
+            self._sieve = self._compiled.matcher.for_long_text()
+        events = self._sieve(block.data)
         start = 0
         if self._fed < self._limits.head_bytes:
             start = _line_end(block.data, min(self._limits.head_bytes - self._fed, len(block.data)))
@@ -270,13 +273,13 @@ class _Scanner:
 
     def _may_match(self, number: int, raw: bytes) -> bool:
         """Whether the pattern itself, not only its literal, can match this line."""
-        if number >= self._compiled.structure:
-            return True
         pattern = self._compiled.patterns[number]
-        if pattern.occurs_in(raw[: self._limits.max_text_chars * 2].rstrip(b"\r\n")):
-            return True
-        if not pattern.is_anchored and len(raw) <= self._limits.max_text_chars * 2:
+        text = raw.decode("utf-8", "replace")
+        if not pattern.may_occur_in(text):
             return False
+        is_short = len(text) <= self._limits.max_text_chars * 2
+        if number >= self._compiled.structure or (is_short and not pattern.is_anchored):
+            return True
         return any(
             pattern.search(line.text[: self._limits.max_text_chars * 2]) is not None
             for line in split_line(raw, 0, self._limits)

@@ -1,0 +1,208 @@
+"""A coarse pass over long texts: few short literals tell which lines the fine pass has to see."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from triage.engine.patterns import Literal, Pattern, prefilter_regex
+
+# Long enough to be rare in text, short enough for many patterns to share one.
+ATOM_BYTES = 10
+# Lines a MiB that an atom may single out in vain before something stricter takes its place.
+_MAX_WASTED_PER_MIB = 8
+# When the atoms are judged, in MiB of text: soon, and again should the text change.
+_REVIEWS_MIB = (1, 4, 16, 64, 256, 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """One expression of the coarse pass, and the numbers of the needs that it serves."""
+
+    text: bytes
+    is_literal: bool
+    ignore_case: bool
+    needs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A literal that the coarse pass must not miss, and the patterns that ask for it."""
+
+    literal: Literal
+    patterns: tuple[int, ...]
+
+
+def needs_of(patterns: Sequence[Pattern]) -> list[Need]:
+    """The literals of all patterns, each once; patterns without one are not among them."""
+    owners: dict[Literal, list[int]] = defaultdict(list)
+    for number, pattern in enumerate(patterns):
+        for literal in pattern.literals or ():
+            owners[literal].append(number)
+    return [Need(literal, tuple(numbers)) for literal, numbers in owners.items()]
+
+
+def choose_atoms(needs: Sequence[Need], common: bytes) -> list[Atom]:
+    """Few atoms such that each need's literal contains one; none is a part of the `common` text."""
+    atoms: list[Atom] = []
+    for ignore_case in (False, True):
+        texts = {
+            index: need.literal[0].lower() if ignore_case else need.literal[0]
+            for index, need in enumerate(needs)
+            if need.literal[1] == ignore_case
+        }
+        background = common.lower() if ignore_case else common
+        for text, served in _cover(texts, background):
+            atoms.append(Atom(text, True, ignore_case, tuple(sorted(served))))
+    return atoms
+
+
+def _cover(texts: dict[int, bytes], common: bytes) -> Iterable[tuple[bytes, set[int]]]:
+    """The part that most texts share first, then of the rest, as long as any is left."""
+    holders: dict[bytes, set[int]] = defaultdict(set)
+    for index, text in texts.items():
+        for start in range(max(len(text) - ATOM_BYTES, 0) + 1):
+            holders[text[start : start + ATOM_BYTES]].add(index)
+    queue = [(-len(held), part) for part, held in holders.items() if part not in common]
+    heapq.heapify(queue)
+    left = set(texts)
+    while left and queue:
+        size, part = heapq.heappop(queue)
+        held = holders[part] & left
+        if held and len(held) < -size:
+            heapq.heappush(queue, (-len(held), part))
+        elif held:
+            yield part, held
+            left -= held
+    whole: dict[bytes, set[int]] = defaultdict(set)
+    for index in left:
+        whole[texts[index]].add(index)
+    yield from whole.items()
+
+
+class Sieve:
+    """Finds what the fine pass finds, for one long text, and learns what is common in it.
+
+    An atom that singles out many lines in which no pattern matches gives way to the literals that
+    it serves, and a literal to its patterns. What is found stays the same.
+    """
+
+    def __init__(
+        self,
+        patterns: Sequence[Pattern],
+        needs: Sequence[Need],
+        atoms: Sequence[Atom],
+        database: Any,
+        compile_atoms: Callable[[Sequence[Atom]], Any],
+        find: Callable[[bytes], list[tuple[int, int]]],
+    ) -> None:
+        self._patterns = patterns
+        self._needs = needs
+        self._atoms = list(atoms)
+        self._database = database
+        self._compile_atoms = compile_atoms
+        self._find = find
+        self._wasted = [0] * len(self._atoms)
+        self._bytes = self._since_review = 0
+        self._reviews = [mib << 20 for mib in _REVIEWS_MIB]
+        self._proven = [0] * len(patterns)
+
+    def find(self, block: bytes) -> list[tuple[int, int]]:
+        """See Matcher.find; what cannot match on its line is left out already."""
+        marks: list[tuple[int, int]] = []
+
+        def on_match(number: int, start: int, end: int, flags: int, context: Any) -> None:
+            marks.append((end - 1, number))
+
+        self._database.scan(block, match_event_handler=on_match)
+        self._bytes += len(block)
+        self._since_review += len(block)
+        events = self._sift(block, marks) if marks else []
+        if self._reviews and self._bytes >= self._reviews[0]:
+            self._reviews.pop(0)
+            self._review()
+        return events
+
+    def _sift(self, block: bytes, marks: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        marks.sort()
+        starts: list[int] = []
+        ends: list[int] = []
+        by: list[list[int]] = []
+        end = -1
+        for offset, number in marks:
+            if offset < end:
+                if by[-1][-1] != number:
+                    by[-1].append(number)
+                continue
+            starts.append(block.rfind(b"\n", 0, offset) + 1)
+            end = block.find(b"\n", offset) + 1 or len(block)
+            ends.append(end)
+            by.append([number])
+        lines = [block[start:end] for start, end in zip(starts, ends, strict=True)]
+        useful = [False] * len(lines)
+        events: list[tuple[int, int]] = []
+        index, base, limit = 0, 0, len(lines[0])
+        text: str | None = None
+        for offset, number in self._find(b"".join(lines)):
+            while offset >= limit:
+                index += 1
+                base, limit, text = limit, limit + len(lines[index]), None
+            # Once a pattern has shown that it matches here, its events are not worth a check.
+            if self._proven[number] < 256:
+                if text is None:
+                    text = lines[index].decode("utf-8", "replace")
+                if not self._patterns[number].may_occur_in(text):
+                    continue
+                self._proven[number] += 1
+            useful[index] = True
+            events.append((starts[index] + offset - base, number))
+        for was_useful, numbers in zip(useful, by, strict=True):
+            if not was_useful:
+                for number in numbers:
+                    self._wasted[number] += 1
+        return events
+
+    def _review(self) -> None:
+        """Puts something stricter in the place of atoms that cost more than they find."""
+        allowed = _MAX_WASTED_PER_MIB * max(self._since_review >> 20, 1)
+        noisy = {n for n, wasted in enumerate(self._wasted) if wasted > allowed}
+        kept = [atom for n, atom in enumerate(self._atoms) if n not in noisy]
+        texts = {(a.text, a.is_literal, a.ignore_case): set(a.needs) for a in kept}
+        is_new = False
+        for number in noisy:
+            atom = self._atoms[number]
+            for expression, needs in self._stricter(atom):
+                is_new = is_new or expression != (atom.text, atom.is_literal, atom.ignore_case)
+                texts.setdefault(expression, set()).update(needs)
+        if is_new:
+            self._atoms = [Atom(*key, tuple(sorted(needs))) for key, needs in texts.items()]
+            self._database = self._compile_atoms(self._atoms)
+        self._wasted = [0] * len(self._atoms)
+        self._since_review = 0
+
+    def _stricter(self, atom: Atom) -> Iterable[tuple[tuple[bytes, bool, bool], set[int]]]:
+        if not atom.is_literal:
+            yield (atom.text, False, atom.ignore_case), set(atom.needs)
+            return
+        for index in atom.needs:
+            text, ignore_case = self._needs[index].literal
+            if len(text) > len(atom.text):
+                yield (text, True, ignore_case), {index}
+                continue
+            for pattern in self._needs[index].patterns:
+                yield (prefilter_regex(self._patterns[pattern].text), False, False), set()
+
+
+def regex_atoms(patterns: Sequence[Pattern]) -> list[Atom]:
+    """Those of patterns without a literal: they go in as they are."""
+    found = dict.fromkeys(prefilter_regex(p.text) for p in patterns if not p.literals)
+    return [Atom(text, False, False, ()) for text in found]
+
+
+def expression_of(atom: Atom) -> bytes:
+    """The atom as a regex."""
+    return re.escape(atom.text) if atom.is_literal else atom.text
