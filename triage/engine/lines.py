@@ -405,7 +405,9 @@ def _amount(digits: str, unit: str) -> float:
 
 def _parse(text: str, number: int, limits: Limits) -> Line:
     """The line without its prefixes, and what they say."""
-    full = text if len(text) <= limits.max_text_chars * 4 else text[: limits.max_text_chars * 4]
+    # The JSON of a process's stacks is one long message.
+    is_whole = len(text) <= limits.max_text_chars * 4 or text.startswith(('[{"pid"', '{"pid"'))
+    full = text if is_whole else text[: limits.max_text_chars * 4]
     line = Line(number, full, full)
     at = _strip_prefixes(line, full)
     body = full[at:]

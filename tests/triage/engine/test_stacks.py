@@ -61,7 +61,7 @@ def test_faulthandler_prints_innermost_first(scan_text: Scan) -> None:
     )
     (stack,) = scan_text(text).stacks
     current = stack.threads[-1]
-    assert current.state == "active"
+    assert current.state == "current"
     assert [f.function for f in current.frames] == ["native", "<module>"]
 
 
