@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from django.core.management import CommandError, call_command
 
 from kb.catalog import load_catalog
 from kb.catalog.lint import check_folders
-from triage.engine import diagnose, scan
+from triage.engine import diagnose, pipeline, scan
 from triage.engine.facts import FACT_VALUES, QUESTIONS
 from triage.management.commands import catalog as catalog_command
 
@@ -273,7 +274,12 @@ def test_the_engine_leaves_out_what_the_lint_refuses(
     kind: str,
     engine: str,
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Settings keep the loggers of the house from the root, where caplog listens.
+    logger = logging.Logger("engine")
+    logger.addHandler(caplog.handler)
+    monkeypatch.setattr(pipeline, "logger", logger)
     text = (draft / "pitfall.toml").read_text()
     start = text.index("\n[[signature]]")
     good = "turbine stalled badly"
