@@ -189,6 +189,9 @@ class Diagnosis(models.Model):
     fingerprint = models.CharField(max_length=200, blank=True, default="", db_index=True)
     # The order of the texts that `text_index` of a finding's evidence counts in.
     texts = models.JSONField(default=list, blank=True)
+    # What the page draws of the evidence, made small: see services/exhibits.py.
+    stack_tree = models.JSONField(null=True, blank=True)
+    series = models.JSONField(default=list, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     duration_ms = models.PositiveIntegerField(default=0)
 

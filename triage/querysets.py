@@ -12,6 +12,8 @@ from django.db.models import F, Q
 PENDING_SCAN = ("stored", "scanning")
 #: Columns that hold megabytes; pages and lists never load them by accident.
 HEAVY_SUBMISSION_COLUMNS = ("evidence", "line_index")
+#: Columns of a diagnosis that one page alone draws.
+HEAVY_DIAGNOSIS_COLUMNS = ("stack_tree", "series")
 
 
 def _lease_is_free(now: datetime) -> Q:
@@ -41,8 +43,11 @@ class IncidentQuerySet(models.QuerySet):
 
     def with_answer(self) -> Self:
         """With the current diagnosis and its findings loaded, in two more queries at most."""
-        return self.select_related("current_diagnosis", "created_by").prefetch_related(
-            "current_diagnosis__findings"
+        heavy = (f"current_diagnosis__{column}" for column in HEAVY_DIAGNOSIS_COLUMNS)
+        return (
+            self.select_related("current_diagnosis", "created_by")
+            .defer(*heavy)
+            .prefetch_related("current_diagnosis__findings")
         )
 
     def owed_diagnosis(self, now: datetime) -> Self:

@@ -25,7 +25,7 @@ from django.utils import timezone
 from triage.engine import Evidence, Limits, diagnose, scan
 from triage.models import Diagnosis, Finding, Incident, Submission
 from triage.querysets import PENDING_SCAN
-from triage.services import log_book, queue
+from triage.services import exhibits, log_book, queue
 from triage.services.catalog import current_catalog
 from triage.services.storable import clean_json
 from triage.services.texts import open_text
@@ -93,6 +93,7 @@ def diagnose_incident(pk: int) -> bool:
             catalog = current_catalog()
             positions, evidence = _load_evidence(incident)
             result = diagnose(evidence, catalog).to_json() if evidence else None
+            shown = exhibits.collect(evidence)
     except SoftTimeLimitExceeded:
         _fail_diagnosis(
             pk, owner, revision, f"It took longer than {settings.PITSTOP_DIAGNOSE_LIMIT_S} s."
@@ -112,6 +113,7 @@ def diagnose_incident(pk: int) -> bool:
         pk,
         owner,
         clean_json(result),
+        shown,
         revision=revision,
         positions=positions,
         catalog_version=catalog.version,
@@ -327,6 +329,7 @@ def _store_diagnosis(
     pk: int,
     owner: str,
     result: dict[str, Any],
+    shown: exhibits.Exhibits,
     *,
     revision: int,
     positions: list[int],
@@ -348,6 +351,8 @@ def _store_diagnosis(
                 next=result["next"],
                 fingerprint=result["fingerprint"][:200],
                 texts=positions,
+                stack_tree=clean_json(shown.stack_tree),
+                series=clean_json(shown.series),
                 duration_ms=duration_ms,
             )
             Finding.objects.bulk_create(

@@ -1,0 +1,140 @@
+"""What the page draws of the evidence, small enough to keep: who waits where, numbers per step."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from triage.engine import Evidence, stack_tree
+from triage.engine.evidence import Point
+
+logger = logging.getLogger(__name__)
+
+#: Places of one tree, whatever its depth; a page of more is read by nobody.
+MAX_GROUPS = 160
+#: A path with its function, as long as a screen is wide.
+MAX_FRAME_CHARACTERS = 240
+MAX_LABEL_CHARACTERS = 400
+#: Series of an incident; the page draws the first of each name.
+MAX_SERIES = 16
+#: Points of one series: a small chart has fewer pixels than twice that.
+MAX_POINTS = 160
+#: Fewer make no line.
+MIN_POINTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Exhibits:
+    """The stack tree as JSON, None without stack dumps, and the series as JSON."""
+
+    stack_tree: dict[str, Any] | None = None
+    series: list[dict[str, Any]] = field(default_factory=list)
+
+
+def collect(evidences: Sequence[Evidence]) -> Exhibits:
+    """The exhibits of an incident; a text counts by its index in `evidences`.
+
+    They illustrate a verdict: whatever goes wrong here is logged and costs the picture alone.
+    """
+    try:
+        tree = _small_tree(evidences) if any(e.stacks for e in evidences) else None
+    except Exception:
+        logger.exception("The stack dumps could not be grouped")
+        tree = None
+    try:
+        found = _small_series(evidences) if any(e.points for e in evidences) else []
+    except Exception:
+        logger.exception("The series could not be summed up")
+        found = []
+    return Exhibits(tree, found)
+
+
+def _small_tree(evidences: Sequence[Evidence]) -> dict[str, Any] | None:
+    tree = stack_tree.build(evidences).to_json()
+    if not tree["groups"]:
+        return None
+    budget = _Budget(MAX_GROUPS)
+    groups, left_out = budget.cut(tree["groups"])
+    tree["sentence"] = tree["sentence"][: 2 * MAX_LABEL_CHARACTERS]
+    return {**tree, "groups": groups, "left_out": tree["left_out"] + left_out}
+
+
+class _Budget:
+    """Cuts a tree to a number of groups: the outer ones first, then what is inside the first."""
+
+    def __init__(self, groups: int) -> None:
+        self.left = groups
+
+    def cut(self, groups: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+        """(the groups that fit, how many do not)."""
+        kept = list(groups[: self.left])
+        self.left -= len(kept)
+        return [self._small(group) for group in kept], len(groups) - len(kept)
+
+    def _small(self, group: dict[str, Any]) -> dict[str, Any]:
+        children, left_out = self.cut(group["children"])
+        return {
+            **group,
+            "label": group["label"][:MAX_LABEL_CHARACTERS],
+            "frames": [frame[:MAX_FRAME_CHARACTERS] for frame in group["frames"]],
+            "children": children,
+            "left_out": left_out,
+        }
+
+
+_UNITS = {"gpu_memory": "MiB", "host_memory": "MiB", "step_time": "s"}
+
+
+def _small_series(evidences: Sequence[Evidence]) -> list[dict[str, Any]]:
+    by_source: dict[tuple[str, int, int | None], list[Point]] = defaultdict(list)
+    for index, evidence in enumerate(evidences):
+        for point in evidence.points:
+            by_source[point.series, index, point.rank].append(point)
+    found = [
+        {
+            "name": name,
+            "unit": _UNITS.get(name, ""),
+            "rank": rank,
+            "text_index": index,
+            "note": _note(points, evidences[index]),
+            "points": [[point.line, point.value] for point in _thinned(points)],
+        }
+        for (name, index, rank), points in by_source.items()
+        if len(points) >= MIN_POINTS
+    ]
+    found.sort(key=lambda one: not one["note"])
+    return found[:MAX_SERIES]
+
+
+def _note(points: Sequence[Point], evidence: Evidence) -> str:
+    """Where the numbers stop being numbers, in words; the step where its line names one."""
+    bad = next((point for point in points if not math.isfinite(point.value)), None)
+    if bad is None:
+        return ""
+    word = "Infinite" if math.isinf(bad.value) else "NaN"
+    step = next((p for p in evidence.progress if p.line == bad.line and "step" in p.name), None)
+    at = f", step {step.done:,}," if step is not None else ""
+    return f"{word} from line {bad.line}{at} on."
+
+
+def _thinned(points: Sequence[Point]) -> list[Point]:
+    """At most MAX_POINTS in order: both ends, every least and most, the first that is no number."""
+    if len(points) <= MAX_POINTS:
+        return list(points)
+    width = len(points) / (MAX_POINTS // 3)
+    kept = {0, len(points) - 1}
+    for number in range(MAX_POINTS // 3):
+        indices = range(int(number * width), min(len(points), int((number + 1) * width)))
+        finite = [i for i in indices if math.isfinite(points[i].value)]
+        if finite:
+            kept |= {
+                min(finite, key=lambda i: points[i].value),
+                max(finite, key=lambda i: points[i].value),
+            }
+        if len(finite) < len(indices):
+            kept.add(next(i for i in indices if not math.isfinite(points[i].value)))
+    return [points[index] for index in sorted(kept)]
