@@ -15,8 +15,10 @@ from django.utils.safestring import SafeString
 
 from kb.catalog import Catalog, Pitfall
 from triage.models import Diagnosis, Finding, Incident, Submission
+from triage.pages.charts import Chart, build_charts
 from triage.pages.highlighting import highlight_lines
 from triage.pages.log_window import Span
+from triage.pages.stack_section import StackSection, build_stacks
 from triage.pages.wording import (
     ADVICE,
     CONFIDENCE,
@@ -130,6 +132,9 @@ class IncidentPage:
     reading: Sequence[str] = ()
     notes: Sequence[str] = ()
     evidence: Sequence[Span] = field(default_factory=tuple)
+    stacks: StackSection | None = None
+    charts: Sequence[Chart] = ()
+    charts_left_out: int = 0
 
     @property
     def is_working(self) -> bool:
@@ -226,6 +231,8 @@ def build_page(incident: Incident, catalog: Catalog) -> IncidentPage:
     named = {card.slug for card in cards}
     kind = _kind(incident)
     heading, lead = _split_sentence(_heading(kind, incident, diagnosis, answer))
+    tree, series = _exhibits(diagnosis)
+    charts, charts_left_out = build_charts(series, writer.link)
     return IncidentPage(
         incident=incident,
         submissions=submissions,
@@ -248,6 +255,9 @@ def build_page(incident: Incident, catalog: Catalog) -> IncidentPage:
         ][:MAX_NOTES],
         evidence=[link.span for card in cards for link in card.evidence]
         + [span for finding in findings for span in writer.spans(finding)],
+        stacks=build_stacks(tree, writer.link),
+        charts=charts,
+        charts_left_out=charts_left_out,
     )
 
 
@@ -300,19 +310,30 @@ class _CardWriter:
             return int(self.positions[text_index])
         return text_index + 1
 
+    def link(self, text_index: int, line: int) -> tuple[str, str]:
+        """(words, address) of a line of the text that the diagnosis counts as `text_index`."""
+        position = self._position(text_index)
+        return self._where(position, line), line_address(self.incident, position, line)
+
+    def _where(self, position: int, line: int) -> str:
+        where = f"line {line:,}".replace(",", "\u2009") if line > 99_999 else f"line {line}"
+        return f"T{position} {where}" if len(self.submissions) > 1 else where
+
     def _link(self, span: Span, text: str) -> EvidenceLink:
         lines = highlight_lines(text.split("\n")[:MAX_EXCERPT_LINES])
-        where = (
-            f"line {span.line:,}".replace(",", "\u2009")
-            if span.line > 99_999
-            else f"line {span.line}"
-        )
         return EvidenceLink(
             span=span,
-            where=f"T{span.position} {where}" if len(self.submissions) > 1 else where,
+            where=self._where(span.position, span.line),
             address=line_address(self.incident, span.position, span.line),
             html=format_html_join("\n", "{}", ((line,) for line in lines)),
         )
+
+
+def _exhibits(diagnosis: Diagnosis | None) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+    """The stored stack tree and series; lists of incidents load the diagnosis without them."""
+    if diagnosis is None:
+        return None, []
+    return Diagnosis.objects.values_list("stack_tree", "series").get(pk=diagnosis.pk)
 
 
 def line_address(incident: Incident, position: int, line: int) -> str:

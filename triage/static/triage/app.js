@@ -294,8 +294,10 @@
     }
     const link = event.target.closest("a[href*='#T']");
     if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
-    const found = link.hash.match(LINE_LINK);
-    if (found && link.pathname === location.pathname && document.getElementById("log")) {
+    // A link inside an SVG has no `hash` of its own.
+    const address = new URL(link.getAttribute("href"), location.href);
+    const found = address.hash.match(LINE_LINK);
+    if (found && address.pathname === location.pathname && document.getElementById("log")) {
       event.preventDefault();
       goToLine(found[1], found[2]);
     }
