@@ -5,11 +5,23 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from triage.engine import flight
 from triage.engine.evidence import CollectiveEvent, Evidence, Point, Progress, StackDump, Thread
+from triage.engine.stack_tree import (
+    OWES_A_BATCH,
+    Process,
+    Role,
+    function_name,
+    is_own,
+    is_worker,
+    processes,
+    standing_of,
+    stands_of,
+    waits_for_a_batch,
+)
 from triage.engine.verdict import EvidenceLine
 
 
@@ -46,114 +58,74 @@ class Facts:
 
 # ------------------------------------------------------------------------------ stack dumps
 
-_WAITS_FOR_DATA = ("_try_get_data", "_get_data", "_get_batch")
-_WAIT_FILES = ("connection.py", "queues.py", "queue.py", "selectors.py", "threading.py")
 _LOCK_LINE = re.compile(r"(?i)\bwith \S{0,40}lock\b|\block\w{0,20}\.acquire\(|\.acquire\(")
 _LOCK_FRAMES = re.compile(
     r"(?:^|\.)(?:acquire|__enter__|wait|lock|_acquire_restore|futex\w*|pthread_mutex_lock|"
     r"__lll_lock_wait|pthread_cond_wait\S*|sem_wait|do_futex_wait\S*|gomp_\w+|__kmp_\w+|"
     r"PyThread_acquire_lock\w*|syscall)$"
 )
-_COLLECTIVES = re.compile(
-    r"(?:^|\.)(?P<op>barrier|monitored_barrier|all_reduce|all_gather(?:_into_tensor|_object|_coalesced)?|"
-    r"_all_gather_base|reduce_scatter(?:_tensor)?|_reduce_scatter_base|broadcast(?:_object_list)?|"
-    r"all_to_all(?:_single)?|reduce|gather(?:_object)?|scatter(?:_object_list)?|send|recv|"
-    r"isend|irecv|batch_isend_irecv|wait_for_everyone|synchronize)$"
-)
-_BACKWARD = re.compile(r"(?:^|\.)_?(?:engine_run_backward|run_backward|execute)")
 _RANK_ONLY = re.compile(
     r"(?i)(?:save|checkpoint|evaluat|valid|test|log|write|upload|export|plot|sample|generate|report|main_process)"
 )
 
 
-def _stacks(evidences: Sequence[Evidence]) -> Iterator[tuple[int, StackDump]]:
-    for index, evidence in enumerate(evidences):
-        for stack in evidence.stacks:
-            yield index, stack
-
-
-def _function(name: str) -> str:
-    return name.rsplit(".", 1)[-1].split("(", maxsplit=1)[0]
-
-
 def _functions(thread: Thread) -> list[str]:
-    return [_function(frame.function) for frame in thread.frames]
+    return [function_name(frame.function) for frame in thread.frames]
 
 
-def _is_worker(thread: Thread) -> bool:
-    return any(
-        _function(f.function) == "_worker_loop" or f.path.endswith("_utils/worker.py")
-        for f in thread.frames
-    )
-
-
-def _waits_for_data(thread: Thread) -> bool:
-    if _is_worker(thread) or not thread.frames:
-        return False
-    functions = _functions(thread)
-    if any(name in functions for name in _WAITS_FOR_DATA):
-        return True
-    return thread.frames[0].path.endswith(_WAIT_FILES) and any(
-        f.function == "__next__" and f.path.endswith("utils/data/dataloader.py")
-        for f in thread.frames
-    )
-
-
-def _is_stuck_worker(thread: Thread) -> bool | None:
-    """True: blocked on a lock inside the dataset; False: busy or waiting for the world outside;
-
-    None: idle, waiting for work.
-    """
-    functions = _functions(thread)
-    fetching = any(name in ("fetch", "__getitem__", "__iter__", "collate_fn") for name in functions)
-    if not fetching:
-        return None
-    if thread.wait_channel:
-        return thread.wait_channel.startswith(("futex", "do_futex"))
-    if thread.state.startswith("active"):
-        return False
-    top = thread.frames[0] if thread.frames else None
-    return top is not None and (_LOCK_FRAMES.search(top.function) is not None or not top.is_library)
-
-
-def _stack_line(index: int, stack: StackDump, thread: Thread) -> EvidenceLine:
+def _stack_line(process: Process) -> EvidenceLine:
+    thread = process.thread
     top = thread.frames[0]
     where = f"{top.path}:{top.line}" if top.line else top.path
-    pid = f"process {stack.pid}, " if stack.pid else ""
+    pid = f"process {process.stack.pid}, " if process.stack.pid else ""
     text = f"{pid}{thread.name or 'thread'} in {top.function} ({where})"
-    return EvidenceLine(thread.line, thread.line + len(thread.frames), text, index)
+    return EvidenceLine(thread.line, thread.line + len(thread.frames), text, process.text_index)
 
 
 def dataloader_main_waits_for_stuck_worker(evidences: Sequence[Evidence]) -> Fact | None:
-    """The main thread waits for a batch while the workers that owe it stand still on a lock."""
-    waiting: list[EvidenceLine] = []
-    stuck: list[EvidenceLine] = []
-    busy = False
-    where = ""
-    for index, stack in _stacks(evidences):
-        for thread in stack.threads:
-            if not thread.frames:
-                continue
-            if _is_worker(thread):
-                state = _is_stuck_worker(thread)
-                if state:
-                    stuck.append(_stack_line(index, stack, thread))
-                    where = where or _first_user_frame(thread)
-                elif state is False:
-                    busy = True
-            elif _waits_for_data(thread):
-                waiting.append(_stack_line(index, stack, thread))
-    if not waiting or (busy and not stuck):
-        return None
-    if stuck:
-        place = f", at {where}" if where else ""
+    """A main thread waits for a batch while the workers that owe it stand still on a lock."""
+    found = processes(evidences)
+    for main in found:
+        if main.standing.role is not Role.LOADER_WAIT:
+            continue
+        owing = [w for w in _workers_of(main, found) if w.standing.role in OWES_A_BATCH]
+        stuck = [w for w in owing if w.standing.role is Role.WORKER_LOCKED]
+        # The lock of a worker that is at work is given back.
+        if not stuck or len(stuck) < len(owing):
+            continue
+        standing = next((w.standing for w in stuck if w.standing.place), None)
+        place = f", at {standing.caller} ({standing.place})" if standing else ""
         because = (
             f"the main thread waits for a batch while {len(stuck)} worker"
             f"{'s stand' if len(stuck) != 1 else ' stands'} still on a lock{place}"
         )
-    else:
-        because = "the main thread waits for a batch and no worker is seen working on one"
-    return Fact("", because, None, tuple(waiting[:2] + stuck[:4]))
+        lines = (_stack_line(main), *map(_stack_line, stuck[:4]))
+        return Fact("", because, main.rank, lines)
+    return None
+
+
+def _workers_of(main: Process, found: Sequence[Process]) -> list[Process]:
+    """The workers of this process: its children, or all where the dump names no parents."""
+    workers = [p for p in found if is_worker(p.thread)]
+    if not any(w.stack.parent_pid for w in workers):
+        return workers
+    return [
+        w
+        for w in workers
+        if (w.text_index, w.stack.parent_pid) == (main.text_index, main.stack.pid)
+    ]
+
+
+def main_waits_for_a_batch(evidences: Sequence[Evidence]) -> Fact | None:
+    """A stack dump shows a main thread waiting for a batch, and no worker that makes one."""
+    found = processes(evidences)
+    for main in found:
+        if main.standing.role is Role.LOADER_WAIT and not any(
+            w.standing.role in OWES_A_BATCH for w in _workers_of(main, found)
+        ):
+            because = "the main thread waits for a batch; no worker is seen making one"
+            return Fact("", because, main.rank, (_stack_line(main),))
+    return None
 
 
 def _interrupted(evidences: Sequence[Evidence]) -> Iterator[tuple[int, Thread]]:
@@ -164,17 +136,19 @@ def _interrupted(evidences: Sequence[Evidence]) -> Iterator[tuple[int, Thread]]:
                 yield index, Thread("interrupted", traceback.frames[::-1], traceback.line)
 
 
-def _interrupted_ranks(evidences: Sequence[Evidence]) -> Iterator[tuple[int, StackDump]]:
-    """The same as dumps of the ranks; the first of a rank is its main thread's."""
-    seen: set[int] = set()
+def _interrupted_ranks(evidences: Sequence[Evidence]) -> list[Process]:
+    """The same as processes of the ranks; the first of a rank is its main thread's."""
+    found: dict[int, Process] = {}
     for index, evidence in enumerate(evidences):
         for traceback in evidence.tracebacks:
             rank = traceback.rank
-            if traceback.exception != "KeyboardInterrupt" or rank is None or rank in seen:
+            if traceback.exception != "KeyboardInterrupt" or rank is None or rank in found:
                 continue
-            seen.add(rank)
-            thread = Thread("MainThread", traceback.frames[::-1], traceback.line)
-            yield index, StackDump(None, traceback.line, traceback.end_line, (thread,), rank=rank)
+            if traceback.frames:
+                thread = Thread("MainThread", traceback.frames[::-1], traceback.line)
+                stack = StackDump(None, traceback.line, traceback.end_line, (thread,), rank=rank)
+                found[rank] = Process(index, stack, thread, standing_of(thread), rank)
+    return list(found.values())
 
 
 def interrupted_while_workers_stood_still(evidences: Sequence[Evidence]) -> Fact | None:
@@ -190,9 +164,9 @@ def interrupted_while_workers_stood_still(evidences: Sequence[Evidence]) -> Fact
             f"interrupted in {top.function} ({top.path}:{top.line})",
             index,
         )
-        if _waits_for_data(thread):
+        if waits_for_a_batch(thread):
             waiting.append(line)
-        elif _is_worker(thread):
+        elif is_worker(thread):
             functions = _functions(thread)
             if not any(name in functions for name in ("fetch", "__getitem__", "collate_fn")):
                 still.append(line)
@@ -214,10 +188,10 @@ def interrupted_while_workers_stood_still(evidences: Sequence[Evidence]) -> Fact
 def interrupted_while_waiting_for_a_batch(evidences: Sequence[Evidence]) -> Fact | None:
     """Ctrl-C found the main thread waiting for a batch; the text shows no worker."""
     threads = list(_interrupted(evidences))
-    if any(_is_worker(thread) for _, thread in threads):
+    if any(is_worker(thread) for _, thread in threads):
         return None
     for index, thread in threads:
-        if _waits_for_data(thread):
+        if waits_for_a_batch(thread):
             text = f"interrupted in {thread.frames[0].function}"
             line = EvidenceLine(thread.line, thread.line, text, index)
             return Fact("", "Ctrl-C found the main thread waiting for a batch", None, (line,))
@@ -226,52 +200,14 @@ def interrupted_while_waiting_for_a_batch(evidences: Sequence[Evidence]) -> Fact
 
 def _first_user_frame(thread: Thread) -> str:
     for frame in thread.frames:
-        if not frame.is_library:
-            return f"{_function(frame.function)} ({frame.path}:{frame.line})"
+        if is_own(frame):
+            return f"{function_name(frame.function)} ({frame.path}:{frame.line})"
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Stand:
-    """Where one rank's main thread stands."""
-
-    text_index: int
-    stack: StackDump
-    thread: Thread
-    op: str
-    caller: str
-
-    @property
-    def line(self) -> EvidenceLine:
-        return _stack_line(self.text_index, self.stack, self.thread)
-
-
-def _stands(evidences: Sequence[Evidence]) -> list[_Stand]:
-    """The main threads of the training processes, with the collective that each waits in."""
-    stands = []
-    dumps = list(_stacks(evidences)) or list(_interrupted_ranks(evidences))
-    for index, stack in dumps:
-        main = stack.main or (stack.threads[0] if len(stack.threads) == 1 else None)
-        if main is None or not main.frames or _is_worker(main):
-            continue
-        paths = [f.path for f in main.frames]
-        if any("distributed/elastic" in p or p.endswith("distributed/run.py") for p in paths):
-            continue
-        op, caller = "", ""
-        for frame in main.frames:
-            if not op and (found := _COLLECTIVES.search(frame.function)):
-                library = (
-                    "distributed" in frame.path or "accelerate" in frame.path or not frame.path
-                )
-                op = found["op"] if library or frame.is_library else ""
-            elif not op and _BACKWARD.search(frame.function):
-                op = "backward"
-            elif op and not caller and not frame.is_library:
-                caller = _function(frame.function)
-        if not caller:
-            caller = next((_function(f.function) for f in main.frames if not f.is_library), "")
-        stands.append(_Stand(index, stack, main, op, caller))
-    return stands
+def _stands(evidences: Sequence[Evidence]) -> list[Process]:
+    """The processes of the job, with the collective that each waits in."""
+    return list(stands_of(processes(evidences) or _interrupted_ranks(evidences)))
 
 
 def _done_ranks(evidences: Sequence[Evidence]) -> set[int]:
@@ -294,55 +230,71 @@ def _done_ranks(evidences: Sequence[Evidence]) -> set[int]:
 
 def ranks_wait_in_different_collectives(evidences: Sequence[Evidence]) -> Fact | None:
     """Stack dumps show the ranks of one job in different collectives."""
-    stands = [s for s in _stands(evidences) if s.op]
-    by_op: dict[str, list[_Stand]] = defaultdict(list)
-    for stand in stands:
-        by_op[stand.op].append(stand)
+    by_op: dict[str, list[Process]] = defaultdict(list)
+    for stand in _stands(evidences):
+        if stand.standing.op:
+            by_op[stand.standing.op].append(stand)
     if len(by_op) < 2:
         return None
     groups = sorted(by_op.values(), key=len)
-    words = ", ".join(f"{len(g)} in {g[0].op} (from {g[0].caller})" for g in groups)
-    lines = tuple(g[0].line for g in groups)
-    return Fact(
-        "", f"the ranks wait in different collectives: {words}", groups[0][0].stack.rank, lines
+    words = ", ".join(
+        f"{len(g)} in {g[0].standing.op} (from {g[0].standing.caller})" for g in groups
     )
+    lines = tuple(_stack_line(g[0]) for g in groups)
+    because = f"the ranks wait in different collectives: {words}"
+    return Fact("", because, groups[0][0].rank, lines)
 
 
 def rank_outside_the_collective_others_wait_in(evidences: Sequence[Evidence]) -> Fact | None:
     """One rank is elsewhere (saving, evaluating, a branch of its own) while the others wait."""
     stands = _stands(evidences)
-    waiting = [s for s in stands if s.op]
-    outside = [s for s in stands if not s.op and _RANK_ONLY.search(" ".join(_functions(s.thread)))]
+    waiting = [s for s in stands if s.standing.op]
+    shared = {name for s in waiting for name in _own_functions(s)}
+    outside = [s for s in stands if _is_on_its_own(s, shared)]
     if waiting and outside and len(outside) < len(stands):
         odd = outside[0]
-        because = f"one process is in {odd.caller} while {len(waiting)} wait in {waiting[0].op}"
-        return Fact("", because, odd.stack.rank, (odd.line, waiting[0].line))
-    groups: dict[str, list[_Stand]] = defaultdict(list)
-    for stand in waiting:
-        groups[stand.op].append(stand)
-    if len(groups) < 2 or _even_loop_ends(evidences, stands):
+        because = (
+            f"{len(waiting)} of {len(stands)} processes wait in {waiting[0].standing.op}, "
+            f"{len(outside)} {'is' if len(outside) == 1 else 'are'} in {odd.standing.caller}"
+        )
+        return Fact("", because, odd.rank, (_stack_line(odd), _stack_line(waiting[0])))
+    if len({s.standing.op for s in waiting}) < 2 or _uneven_by_stacks(stands) is not None:
         return None
     for stand in waiting:
-        if stand.op != "backward" and _RANK_ONLY.search(stand.caller):
-            others = [s for s in waiting if s.op != stand.op]
+        op, caller = stand.standing.op, stand.standing.caller
+        if op != "backward" and _RANK_ONLY.search(caller):
+            other = next(s for s in waiting if s.standing.op != op)
             because = (
-                f"a rank waits in {stand.op} called from {stand.caller}, where the others never "
-                f"come: they wait in {others[0].op}"
+                f"a rank waits in {op} called from {caller}, where the others never "
+                f"come: they wait in {other.standing.op}"
             )
-            return Fact("", because, stand.stack.rank, (stand.line, others[0].line))
+            return Fact("", because, stand.rank, (_stack_line(stand), _stack_line(other)))
     return None
 
 
-def _even_loop_ends(evidences: Sequence[Evidence], stands: Sequence[_Stand]) -> bool:
-    return _uneven_by_stacks(evidences, stands) is not None
+def _own_functions(stand: Process) -> list[str]:
+    return [function_name(f.function) for f in stand.thread.frames if is_own(f)]
 
 
-def _uneven_by_stacks(
-    evidences: Sequence[Evidence], stands: Sequence[_Stand]
-) -> tuple[_Stand, _Stand] | None:
+def _is_on_its_own(stand: Process, shared: Collection[str]) -> bool:
+    """Whether the process is in no collective, and in what one rank alone does.
+
+    `shared` names the functions that the ranks that wait are in, too.
+    """
+    if stand.standing.op or stand.standing.role is Role.LOADER_WAIT:
+        return False
+    alone = [name for name in _own_functions(stand) if name not in shared]
+    return stand.standing.role is Role.CHECKPOINT or bool(_RANK_ONLY.search(" ".join(alone)))
+
+
+def _uneven_by_stacks(stands: Sequence[Process]) -> tuple[Process, Process] | None:
     """A rank that left its loop, and one that is still in it: (left, still)."""
-    inside = [s for s in stands if s.op == "backward"]
-    left = [s for s in stands if s.op and s.op != "backward" and not _RANK_ONLY.search(s.caller)]
+    inside = [s for s in stands if s.standing.op == "backward"]
+    left = [
+        s
+        for s in stands
+        if s.standing.op not in ("", "backward") and not _RANK_ONLY.search(s.standing.caller)
+    ]
     if inside and left:
         return left[0], inside[0]
     return None
@@ -353,13 +305,14 @@ def ranks_stopped_at_different_batches(evidences: Sequence[Evidence]) -> Fact | 
     recorded = _recorded(evidences)
     if recorded is not None and recorded[0].is_next_round:
         return recorded[1]
-    pair = _uneven_by_stacks(evidences, _stands(evidences))
+    pair = _uneven_by_stacks(_stands(evidences))
     if pair is not None and _done_ranks(evidences):
         left, still = pair
         because = (
-            f"one rank has left its loop and waits in {left.op}, another still waits in backward"
+            f"one rank has left its loop and waits in {left.standing.op}, another still waits in "
+            "backward"
         )
-        return Fact("", because, still.stack.rank, (left.line, still.line))
+        return Fact("", because, still.rank, (_stack_line(left), _stack_line(still)))
     counts: dict[str, int] = {}
     for evidence in evidences:
         counts.update(evidence.batches)
@@ -661,7 +614,7 @@ def _timeouts(evidence: Evidence) -> tuple[list[float], int | None]:
     lines += [
         traceback.line
         for traceback in evidence.tracebacks
-        if any(_function(f.function) in _MEETING for f in traceback.frames)
+        if any(function_name(f.function) in _MEETING for f in traceback.frames)
     ]
     for hit in (*evidence.errors, *evidence.hits):
         if _DISTRIBUTED_FAILURE.search(hit.text):
@@ -918,6 +871,7 @@ QUESTIONS: dict[str, Callable[[Sequence[Evidence]], Fact | None]] = {
     question.__name__: _named(question.__name__, question)
     for question in (
         dataloader_main_waits_for_stuck_worker,
+        main_waits_for_a_batch,
         interrupted_while_workers_stood_still,
         interrupted_while_waiting_for_a_batch,
         ranks_wait_in_different_collectives,

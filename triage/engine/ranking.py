@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from kb.catalog import Catalog, Pitfall
-from triage.engine import flight
+from triage.engine import flight, stack_tree
 from triage.engine.evidence import Evidence, Traceback
 from triage.engine.facts import Facts
 from triage.engine.fingerprint import fingerprint
 from triage.engine.signatures import Match, Place
+from triage.engine.stack_tree import StackTree
 from triage.engine.verdict import Diagnosis, EvidenceLine, Verdict
 
 _ORDER = {"conclusive": 0, "strong": 1, "hint": 2}
@@ -371,16 +372,17 @@ def _verdict(
     matches: Sequence[Match],
 ) -> Verdict:
     first = diagnoses[0] if diagnoses else None
+    tree = stack_tree.build(evidences)
     if first is not None and first.role == "root" and first.confidence != "hint":
         kind, sentence = "named", first.sentence
-    elif first is not None or _shows_failure(evidences):
+    elif first is not None or _shows_failure(evidences, tree):
         kind = "undetermined"
         sentence = _undetermined_sentence(first)
-        told = (first is None and _unread(evidences)) or _recorded(evidences)
+        told = (first is None and _unread(evidences)) or _recorded(evidences) or tree.sentence
         if told:
             sentence = told if first is None else f"{sentence} {told}"
     else:
-        kind, sentence = "clean", _clean_sentence(evidences)
+        kind, sentence = "clean", _clean_sentence(evidences, tree)
     return Verdict(
         kind=kind,
         sentence=sentence,
@@ -417,11 +419,13 @@ def _recorded(evidences: Sequence[Evidence]) -> str:
     return " ".join(f"{s[:1].upper()}{s[1:]}." for s in sentences)
 
 
-def _clean_sentence(evidences: Sequence[Evidence]) -> str:
+def _clean_sentence(evidences: Sequence[Evidence], tree: StackTree) -> str:
     if not any(e.bytes for e in evidences):
         return "The text is empty."
     if all(e.encoding == "binary" for e in evidences if e.bytes):
         return "This does not read as text: there is nothing to diagnose."
+    if tree.is_working:
+        return f"No failure in this text: the processes were at work. {tree.sentence}"
     return "No failure in this text."
 
 
@@ -433,7 +437,7 @@ def _undetermined_sentence(first: Diagnosis | None) -> str:
     return f"Possibly: {first.sentence[:1].lower()}{first.sentence[1:]}"
 
 
-def _shows_failure(evidences: Sequence[Evidence]) -> bool:
+def _shows_failure(evidences: Sequence[Evidence], tree: StackTree) -> bool:
     for evidence in evidences:
         if any(e.exit_code or e.signal for e in evidence.exits):
             return True
@@ -447,7 +451,8 @@ def _shows_failure(evidences: Sequence[Evidence]) -> bool:
         }
         if any(not _went_on(rank, line, evidence) for rank, line in last.items()):
             return True
-        if evidence.stacks or evidence.refused:
+        # Whoever dumps stacks has a reason, unless they show the job at work.
+        if evidence.refused or (evidence.stacks and not tree.is_working):
             return True
         if evidence.flight is not None and flight.has_open_call(evidence.flight):
             return True
