@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import mmap
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from triage.engine.evidence import Progress
 from triage.engine.limits import Limits
 
 WINDOW_BYTES = 256 * 1024
+_NUMPY_PAYS_BYTES = 64 * 1024 * 1024
 
 
 class ByteStream(Protocol):
@@ -77,7 +78,7 @@ class BlockReader:
     def __init__(self, stream: ByteStream, limits: Limits) -> None:
         self._stream = stream
         self._limits = limits
-        self._decoder = None
+        self._count: Callable[[bytes], int] | None = None
         self.bytes_read = 0
         self.lines = 0
         self.notes: list[str] = []
@@ -112,7 +113,7 @@ class BlockReader:
                 carry, skipping = _skip_line(carry)
                 if skipping:
                     carry = b""
-            newlines = body.count(b"\n")
+            newlines = self._count_newlines(body)
             yield Block(line, _clean_block(body), newlines, is_open)
             line += newlines
             ends_with_newline = not is_open
@@ -124,6 +125,14 @@ class BlockReader:
         self.lines = line - 1 if ends_with_newline else line
         if self.bytes_read == 0:
             self.lines = 0
+
+    def _count_newlines(self, data: bytes) -> int:
+        """In a long text by numpy, which counts ten times as fast and takes 0.1 s to import."""
+        if self.bytes_read < _NUMPY_PAYS_BYTES:
+            return data.count(b"\n")
+        if self._count is None:
+            self._count = _fast_count()
+        return self._count(data)
 
     def _note_long_line(self, line: int) -> None:
         if len(self.notes) < 20:
@@ -178,6 +187,25 @@ class BlockReader:
                     return
                 self.bytes_read += size
                 yield bytes(view[:size])
+
+
+def _fast_count() -> Callable[[bytes], int]:
+    """A function that counts the newlines of a block."""
+    try:
+        import numpy as np  # noqa: PLC0415 (a short text must not wait for it)
+    except ImportError:
+        return lambda data: data.count(b"\n")
+    marks = np.empty(2 * WINDOW_BYTES, dtype=np.bool_)
+
+    def count(data: bytes) -> int:
+        nonlocal marks
+        if len(data) > len(marks):
+            marks = np.empty(2 * len(data), dtype=np.bool_)
+        found = marks[: len(data)]
+        np.equal(np.frombuffer(data, dtype=np.uint8), 10, out=found)
+        return int(np.count_nonzero(found))
+
+    return count
 
 
 def _skip_line(data: bytes) -> tuple[bytes, bool]:
@@ -420,7 +448,7 @@ def _parse(text: str, number: int, limits: Limits) -> Line:
         body = ""
     line.text = body
     if not line.level or line.level == "I":
-        if _WARNING_LINE.search(body, 0, 500):
+        if ("arning" in body or "WARNING" in body) and _WARNING_LINE.search(body, 0, 500):
             line.level = "W"
         elif not line.level and _ERROR_LINE.match(body):
             line.level = "E"

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
+from triage.engine import store
 from triage.engine.patterns import Literal, Pattern, prefilter_regex
 from triage.engine.sieve import (
     Atom,
@@ -50,15 +51,16 @@ class Matcher(Protocol):
         ...
 
 
-def build_matcher(patterns: Sequence[Pattern], engine: str = "") -> Matcher:
+def build_matcher(patterns: Sequence[Pattern], engine: str = "", key: str = "") -> Matcher:
     """The fastest matcher that this machine has, or the named one: hyperscan, re2, re.
 
-    Raises ImportError if the named one is not installed, ValueError for an unknown name.
+    What is compiled is kept in the store under the key, if there is one. Raises ImportError if
+    the named one is not installed, ValueError for an unknown name.
     """
     if engine not in ("", "hyperscan", "re2", "re"):
         raise ValueError(f"unknown matching engine {engine!r}")
     if engine == "hyperscan" or (not engine and hyperscan is not None):
-        return HyperscanMatcher(patterns)
+        return HyperscanMatcher(patterns, key)
     if engine == "re2" or (not engine and re2 is not None):
         return Re2Matcher(patterns)
     return ReMatcher(patterns)
@@ -112,6 +114,16 @@ def _compile_database(expressions: Sequence[bytes], ignore_case: Sequence[bool])
     return database
 
 
+def _load_database(blob: bytes) -> Any:
+    """A saved database, or None where this machine or version cannot use it."""
+    try:
+        database = hyperscan.loadb(blob, hyperscan.HS_MODE_BLOCK)
+        database.scratch = hyperscan.Scratch(database)
+    except hyperscan.error:
+        return None
+    return database
+
+
 def _compile_atoms(atoms: Sequence[Atom]) -> Any:
     return _compile_database(
         [expression_of(atom) for atom in atoms], [atom.ignore_case for atom in atoms]
@@ -126,20 +138,32 @@ class HyperscanMatcher:
 
     name = "hyperscan"
 
-    def __init__(self, patterns: Sequence[Pattern]) -> None:
+    def __init__(self, patterns: Sequence[Pattern], key: str = "") -> None:
         if hyperscan is None:
             raise ImportError("the hyperscan wheel is not installed")
         self._patterns = patterns
+        self._key = key and f"{key}-{hyperscan.__version__}"
         self._database: Any = None
         self._owners: list[tuple[int, ...]] = []
         self._coarse: tuple[list[Need], list[Atom], Any] | None = None
-        if not patterns:
+        if not patterns or self._restore():
             return
         try:
             self._compile(_expressions(patterns))
         except hyperscan.error:
             # A construct that it refuses in some pattern: the literals find all candidates too.
             self._compile(_expressions(patterns, literals_only=True))
+        if self._key:
+            store.save(self._key, self._owners, [hyperscan.dumpb(self._database)])
+
+    def _restore(self) -> bool:
+        saved = store.load(self._key) if self._key else None
+        if saved is None:
+            return False
+        owners, (blob,) = saved
+        self._owners = [tuple(numbers) for numbers in owners]
+        self._database = _load_database(blob)
+        return self._database is not None
 
     def _compile(self, expressions: Sequence[_Expression]) -> None:
         self._owners = [numbers for *_, numbers in expressions]
@@ -153,10 +177,31 @@ class HyperscanMatcher:
         if self._database is None:
             return self.find
         if self._coarse is None:
-            needs = needs_of(self._patterns)
-            atoms = [*choose_atoms(needs, _healthy_words()[0]), *regex_atoms(self._patterns)]
-            self._coarse = needs, atoms, _compile_atoms(atoms)
-        return Sieve(self._patterns, *self._coarse, _compile_atoms, self.find).find
+            self._coarse = self._restore_coarse() or self._compile_coarse()
+        return Sieve(self._patterns, self._coarse, _compile_atoms, self.find).find
+
+    def _restore_coarse(self) -> tuple[list[Need], list[Atom], Any] | None:
+        saved = store.load(f"{self._key}-coarse") if self._key else None
+        if saved is None:
+            return None
+        rows, (blob,) = saved
+        database = _load_database(blob)
+        if database is None:
+            return None
+        atoms = [
+            Atom(text.encode("latin-1"), is_literal, ignore_case, tuple(needs))
+            for text, is_literal, ignore_case, needs in rows
+        ]
+        return needs_of(self._patterns), atoms, database
+
+    def _compile_coarse(self) -> tuple[list[Need], list[Atom], Any]:
+        needs = needs_of(self._patterns)
+        atoms = [*choose_atoms(needs, _healthy_words()[0]), *regex_atoms(self._patterns)]
+        database = _compile_atoms(atoms)
+        if self._key:
+            rows = [(a.text.decode("latin-1"), a.is_literal, a.ignore_case, a.needs) for a in atoms]
+            store.save(f"{self._key}-coarse", rows, [hyperscan.dumpb(database)])
+        return needs, atoms, database
 
     def find(self, block: bytes) -> list[tuple[int, int]]:
         """See Matcher.find."""

@@ -37,9 +37,19 @@ class Pattern:
 
     __slots__ = ("__dict__", "literals", "text")
 
+    literals: tuple[Literal, ...] | None
+
     def __init__(self, text: str) -> None:
         self.text = text
         self.literals = required_literals(syntax.parse(text))
+
+    @classmethod
+    def analysed(cls, text: str, literals: tuple[Literal, ...] | None) -> Pattern:
+        """The pattern of a text that was parsed before, with the literals found then."""
+        pattern = cls.__new__(cls)
+        pattern.text = text
+        pattern.literals = literals
+        return pattern
 
     @cached_property
     def is_anchored(self) -> bool:

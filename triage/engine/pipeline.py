@@ -8,9 +8,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from kb.catalog import Catalog
+from kb.catalog import Catalog, builtin_folder
 from kb.catalog.syntax import PatternError
-from triage.engine import ranking, signatures
+from kb.catalog.syntax import parse as parse_pattern
+from triage.engine import ranking, signatures, store, vetting
 from triage.engine.dumps import open_stream
 from triage.engine.evidence import Evidence, Hit
 from triage.engine.facts import Facts
@@ -23,7 +24,7 @@ from triage.engine.parsers.launcher import LauncherParser
 from triage.engine.parsers.metrics import MetricsParser
 from triage.engine.parsers.stacks import StackParser
 from triage.engine.parsers.tracebacks import HEADER, TracebackParser
-from triage.engine.patterns import Found, Pattern
+from triage.engine.patterns import Found, Literal, Pattern
 from triage.engine.verdict import Verdict
 from triage.engine.wording import is_handled, is_mention
 
@@ -48,6 +49,12 @@ _ERROR_LIKE = re.compile(
     r"\bterminate called\b|\babort(?:ed|ing)\b|\bkilled\b|\bcore dumped\b|\bhang\b|\bstuck\b"
     r"|\bpanic\b)"
 )
+# One of these stands in whatever _ERROR_LIKE matches, and is found much faster.
+_ERROR_WORDS = (
+    "rror", "Exception", "ERROR", "FATAL", "CRITICAL", "fatal", "ailed", "terminate called",
+    "abort", "killed", "core dumped", "hang", "stuck", "panic",
+)  # fmt: skip
+_SIZE_WORDS = ("world", "nranks", "num_processes", "ngpu")
 _NO_ERROR = re.compile(
     r"(?i)\b(?:0|no|zero|without) (?:errors?|failures?|failed)\b|errors?[:=]\s*(?:0|none)\b|"
     r"failed[:=]\s*0\b|error[_ ]?(?:rate|handling|bound|msg)|mean\w* error|squared error"
@@ -80,27 +87,75 @@ def compile_catalog(catalog: Catalog, engine: str = "") -> _Compiled:
     """
     key = (catalog.version, engine)
     if key not in _compiled:
-        patterns: dict[str, Pattern] = {}
-        notes: dict[str, str] = {}
-        for pitfall in catalog.active:
-            for number, signature in enumerate(pitfall.signatures):
-                for kind, text in signature.kinds_and_patterns():
-                    if text in patterns:
-                        continue
-                    try:
-                        patterns[text] = Pattern(text)
-                    except PatternError as error:
-                        place = f"{pitfall.slug}: signature[{number}].{kind}"
-                        notes.setdefault(text, f"{place} was left out: {text!r} {error}")
-        for note in notes.values():
-            logger.warning("%s", note)
-        known = (*patterns.values(), *(Pattern(text) for text in _STRUCTURE))
         if len(_compiled) > 8:
             _compiled.clear()
-        _compiled[key] = _Compiled(
-            known, len(patterns), build_matcher(known, engine), tuple(notes.values())
-        )
+        _compiled[key] = _compile(catalog, engine)
     return _compiled[key]
+
+
+def _compile(catalog: Catalog, engine: str) -> _Compiled:
+    places: dict[str, str] = {}
+    for pitfall in catalog.active:
+        for number, signature in enumerate(pitfall.signatures):
+            for kind, text in signature.kinds_and_patterns():
+                places.setdefault(text, f"{pitfall.slug}: signature[{number}].{kind}")
+    problems = vetting.refused(_foreign_patterns(catalog))
+    key = store.key_of("catalog", engine, [*places, *_STRUCTURE, "", *problems])
+    saved = store.load(key)
+    known: dict[str, Pattern] = {}
+    if saved is not None:
+        problems = saved[0]["problems"]
+        for text, rows in saved[0]["literals"]:
+            literals = rows and tuple(Literal((t.encode("latin-1"), flag)) for t, flag in rows)
+            known[text] = Pattern.analysed(text, literals)
+    else:
+        for text in (*places, *_STRUCTURE):
+            try:
+                if text not in problems:
+                    known[text] = Pattern(text)
+            except PatternError as error:
+                problems[text] = str(error)
+        rows = [
+            (text, p.literals and [(t.decode("latin-1"), flag) for t, flag in p.literals])
+            for text, p in known.items()
+        ]
+        store.save(key, {"problems": problems, "literals": rows})
+    patterns = [known[text] for text in places if text in known]
+    structure = [known.get(text) or Pattern(text) for text in _STRUCTURE]
+    notes = [f"{places[text]} was left out: {text!r} {why}" for text, why in problems.items()]
+    for note in notes:
+        logger.warning("%s", note)
+    everything = (*patterns, *structure)
+    matcher = build_matcher(everything, engine, key)
+    return _Compiled(everything, len(patterns), matcher, tuple(notes))
+
+
+_foreign: dict[str, tuple[str, ...]] = {}
+
+
+def _foreign_patterns(catalog: Catalog) -> tuple[str, ...]:
+    """The patterns of entries that do not come with Pitstop; kept for the process."""
+    if catalog.version not in _foreign:
+        builtin = builtin_folder()
+        texts = {
+            text
+            for pitfall in catalog.active
+            if pitfall.folder.parent != builtin
+            for signature in pitfall.signatures
+            for _, text in signature.kinds_and_patterns()
+        }
+        if len(_foreign) > 8:
+            _foreign.clear()
+        _foreign[catalog.version] = tuple(sorted(text for text in texts if _is_pattern(text)))
+    return _foreign[catalog.version]
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        parse_pattern(text)
+    except PatternError:
+        return False
+    return True
 
 
 def scan(
@@ -152,6 +207,7 @@ def diagnose(evidences: Sequence[Evidence], catalog: Catalog) -> Verdict:
     """
     order = sorted(range(len(evidences)), key=lambda index: _text_key(evidences[index]))
     texts = [evidences[index] for index in order]
+    vetting.refused(_foreign_patterns(catalog))
     facts = Facts(texts)
     matches = signatures.match(catalog, texts, facts)
     return _renumber(ranking.decide(catalog, texts, facts, matches), order)
@@ -339,14 +395,18 @@ class _Scanner:
         text = text[:2_000]
         if not evidence.torch_version and "orch" in text and (found := _TORCH_VERSION.search(text)):
             evidence.torch_version = found["version"]
-        if evidence.world_size is None and (found := _WORLD_SIZE.search(text)):
+        if (
+            evidence.world_size is None
+            and any(word in text.lower() for word in _SIZE_WORDS)
+            and (found := _WORLD_SIZE.search(text))
+        ):
             evidence.world_size = int(found["size"])
         if (
             len(evidence.errors) < 200
             and line.level not in ("W", "I")
             and not line.is_code
             and len(text) < 2_000
-            and (line.level == "E" or _ERROR_LIKE.search(text))
+            and (line.level == "E" or _is_error_like(text))
             and not _NO_ERROR.search(text)
         ):
             evidence.errors.append(self._hit(line, "", text))
@@ -479,6 +539,10 @@ class _Scanner:
         evidence.ranks = tuple(sorted(ranks)[:65_536])
         evidence.first_time, evidence.last_time = self._first_time, self._last_time
         return evidence
+
+
+def _is_error_like(text: str) -> bool:
+    return any(word in text for word in _ERROR_WORDS) and _ERROR_LIKE.search(text) is not None
 
 
 def _line_end(data: bytes, offset: int) -> int:

@@ -94,16 +94,13 @@ class Sieve:
     def __init__(
         self,
         patterns: Sequence[Pattern],
-        needs: Sequence[Need],
-        atoms: Sequence[Atom],
-        database: Any,
+        coarse: tuple[Sequence[Need], Sequence[Atom], Any],
         compile_atoms: Callable[[Sequence[Atom]], Any],
         find: Callable[[bytes], list[tuple[int, int]]],
     ) -> None:
         self._patterns = patterns
-        self._needs = needs
+        self._needs, atoms, self._database = coarse
         self._atoms = list(atoms)
-        self._database = database
         self._compile_atoms = compile_atoms
         self._find = find
         self._wasted = [0] * len(self._atoms)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kb.catalog import Catalog, Pitfall, Signature, syntax
-from triage.engine.evidence import Evidence, Hit
+from triage.engine import vetting
+from triage.engine.evidence import Evidence, Hit, Progress
 from triage.engine.facts import Fact, Facts
 
 _ORDER = {"conclusive": 0, "strong": 1, "hint": 2}
@@ -62,6 +63,7 @@ class Hits:
 
     def __init__(self, evidences: Sequence[Evidence]) -> None:
         self._evidences = evidences
+        self._last_gains: dict[tuple[int, int | None], int] = {}
         self._by_pattern: dict[str, list[Place]] = defaultdict(list)
         for index, evidence in enumerate(evidences):
             for hit in evidence.hits:
@@ -80,18 +82,22 @@ class Hits:
 
     def is_recovered(self, place: Place) -> bool:
         """Whether the same rank's counters went on by several steps after the hit."""
-        steps: dict[tuple[str, int | None], int] = {}
-        advanced: dict[tuple[str, int | None], int] = defaultdict(int)
-        for progress in self._evidences[place.text_index].progress:
-            if progress.rank != place.hit.rank:
-                continue
-            key = (progress.name, progress.total)
-            last = steps.get(key)
-            if progress.line > place.hit.line and (last is None or progress.done > last):
-                advanced[key] += 1
-            if last is None or progress.done > last:
-                steps[key] = progress.done
-        return max(advanced.values(), default=0) >= 3
+        key = (place.text_index, place.hit.rank)
+        if key not in self._last_gains:
+            self._last_gains[key] = _last_gains(self._evidences[key[0]].progress, key[1])
+        return place.hit.line < self._last_gains[key]
+
+
+def _last_gains(progress: Sequence[Progress], rank: int | None) -> int:
+    """Before which line the rank had a counter's last three rises still to come; 0 for none."""
+    highest: dict[tuple[str, int | None], int] = {}
+    rises: dict[tuple[str, int | None], list[int]] = defaultdict(list)
+    for step in progress:
+        key = (step.name, step.total)
+        if step.rank == rank and (key not in highest or step.done > highest[key]):
+            highest[key] = step.done
+            rises[key].append(step.line)
+    return max((sorted(lines)[-3] for lines in rises.values() if len(lines) >= 3), default=0)
 
 
 def match(catalog: Catalog, evidences: Sequence[Evidence], facts: Facts) -> list[Match]:
@@ -178,9 +184,13 @@ def match_signature(
     )
 
 
-@lru_cache(maxsize=1024)
 def _is_usable(pattern: str) -> bool:
     """Whether the scan looks for it: a guard that it leaves out must not count as absent."""
+    return _is_pattern(pattern) and not vetting.is_refused(pattern)
+
+
+@lru_cache(maxsize=4096)
+def _is_pattern(pattern: str) -> bool:
     try:
         syntax.parse(pattern)
     except syntax.PatternError:
