@@ -39,7 +39,7 @@ _BARE_FRAME = re.compile(r"#(?:0\s|\d{1,4}\s+0x[0-9a-f])")
 _GDB_AT = re.compile(r" (?:at|from) (?P<path>[^\s:]+)(?::(?P<line>\d{1,18}))?\s*$")
 _PY_IN_GDB = re.compile(
     r"[Ff]rame (?:at )?0x[0-9a-f]+, (?:for )?file '?(?P<path>[^',]{1,400})'?, "
-    r"line (?P<line>\d{1,9}), (?:in|code) (?P<function>[\w<>]{1,200})"
+    r"line (?P<line>\d{1,9}), (?:in|code) (?P<function><\w{1,200}>|\w{1,200})"
 )
 _WCHAN = re.compile(
     r"^\s+(?P<tid>\d{1,18}) (?P<name>[\w\-./: ]{1,40}?) (?P<wchan>[A-Za-z_][\w.]+|0|-)"
@@ -402,8 +402,8 @@ class _Reader:
         if process.kernel and not process.threads:
             process.threads.append(_Thread(process.kernel_line, "MainThread", "", main))
             process.threads[0].frames = [Frame("[kernel]", None, f) for f in process.kernel]
-        elif process.kernel:
-            process.waits.setdefault(main, process.kernel[0])
+        elif process.kernel and process.waits.get(main, "0") in ("0", "-"):
+            process.waits[main] = process.kernel[0]
         threads = tuple(
             Thread(
                 name=t.name,
