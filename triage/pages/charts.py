@@ -233,11 +233,11 @@ def _draw(
     lines: tuple[tuple[Point, ...], ...], onset: int | None, marks: tuple[_Mark, ...], title: str
 ) -> SafeString:
     """The SVG; a pure function of what it shows, so a page that is read again costs nothing."""
+    numbers = [number for line in lines for number, _ in line]
+    first, last = min(numbers), max(numbers)
     lines = tuple(tuple(p for p in line if abs(p[1]) <= MAX_DRAWN) for line in lines)
     finite = [point for line in lines for point in line]
     y_axis = _value_axis([value for _, value in finite] or [0.0])
-    numbers = [number for number, _ in finite] + ([onset] if onset is not None else [])
-    first, last = (min(numbers), max(numbers)) if numbers else (1, 2)
     x_axis = _Axis(first, max(last, first + 1))
 
     def place(point: Point) -> tuple[float, float]:

@@ -255,7 +255,7 @@ def build_page(incident: Incident, catalog: Catalog) -> IncidentPage:
         ][:MAX_NOTES],
         evidence=[link.span for card in cards for link in card.evidence]
         + [span for finding in findings for span in writer.spans(finding)],
-        stacks=build_stacks(tree, writer.link),
+        stacks=build_stacks(tree, writer.link, said=diagnosis.sentence if diagnosis else ""),
         charts=charts,
         charts_left_out=charts_left_out,
     )

@@ -98,19 +98,24 @@ class StackSection:
         return count_in_words(len(self.folded), "more place")
 
 
-def build_stacks(tree: dict[str, Any] | None, link: LineLink) -> StackSection | None:
-    """The section for a stored stack tree; None where there is none."""
+def build_stacks(
+    tree: dict[str, Any] | None, link: LineLink, *, said: str = ""
+) -> StackSection | None:
+    """The section for a stored stack tree; None where there is none.
+
+    Its sentence is left out where the page's heading has `said` it already.
+    """
     if not tree or not tree["groups"]:
         return None
     groups = tree["groups"]
-    # One that stands apart from most is what a reader came for; of two halves neither is odd.
-    odd = groups[0]["count"] * 2 < tree["processes"]
+    # Apart from most: of two halves neither is odd, nor is anyone where each stands alone.
+    odd = any(group["count"] * 2 > tree["processes"] for group in groups[1:])
     places = [
         _place(group, link, is_odd=odd and number == 0, is_open=number == 0)
         for number, group in enumerate(groups)
     ]
     return StackSection(
-        sentence=visible(tree["sentence"])[0],
+        sentence="" if tree["sentence"] == said else visible(tree["sentence"])[0],
         is_working=tree["is_working"],
         places=places[:MAX_PLACES_OPEN],
         folded=places[MAX_PLACES_OPEN:],
