@@ -185,12 +185,18 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One number of a series: `loss`, `loss_scale`, `gpu_memory`, `graph_nodes`, `host_memory`."""
+    """One number of a series, and the step that its line names.
+
+    `series` is loss, val_loss, grad_norm, learning_rate, loss_scale, skipped_step (the scale at
+    which a step was skipped), skipped_total (skipped so far), gpu_memory and host_memory (MiB),
+    step_time and epoch_time (seconds), or graph_nodes:NAME.
+    """
 
     series: str
     line: int
     value: float
     rank: int | None = None
+    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,8 +269,9 @@ class Evidence:
     """What one text shows, compact and independent of where it was scanned.
 
     `lines` and `bytes` are the text's size; `ranks` the ranks that prefixes and messages name,
-    `counts` how many lines matched a pattern beyond the hits that are kept. `refused` says why a
-    file was not read at all.
+    `counts` how many lines at least matched a pattern beyond the hits that are kept, `point_counts`
+    how many numbers each series had (`loss`, or `loss:3` for rank 3). `refused` says why a file was
+    not read at all.
     """
 
     name: str = ""
@@ -287,6 +294,7 @@ class Evidence:
     exits: list[ExitStatus] = field(default_factory=list)
     progress: list[Progress] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
+    point_counts: dict[str, int] = field(default_factory=dict)
     last_lines: dict[str, str] = field(default_factory=dict)
     batches: dict[str, int] = field(default_factory=dict)
     errors: list[Hit] = field(default_factory=list)

@@ -21,6 +21,9 @@ class Limits:
     # Lines around a hit that are read line by line, elsewhere in a long text.
     lines_before_hit: int = 3
     lines_after_hit: int = 60
+    # A log with that many windows has shown how it fails; further ones end with their traceback.
+    full_windows: int = 24
+    lines_after_later_hit: int = 12
     # Hits of one pattern that open such a window; later ones are only noted, then only counted.
     windows_per_pattern: int = 40
     hits_per_pattern: int = 120
@@ -31,7 +34,8 @@ class Limits:
     max_collectives: int = 8_192
     max_exits: int = 512
     max_progress: int = 4_000
-    max_points: int = 2_000
+    # Eight series of 16 ranks still have some 30 points each.
+    max_points: int = 4_000
     # Text kept of one line.
     max_text_chars: int = 2_000
     max_evidence_bytes: int = 2 * 1024 * 1024

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any, Protocol
 
 from triage.engine import store
-from triage.engine.patterns import Literal, Pattern, prefilter_regex
+from triage.engine.patterns import Literal, Pattern, healthy_text, prefilter_regex
 from triage.engine.sieve import (
     Atom,
     Need,
@@ -34,7 +32,24 @@ except ImportError:
 EVENTS_PER_BLOCK = 512
 
 
-Finder = Callable[[bytes], list[tuple[int, int]]]
+class Finder(Protocol):
+    """Searches the blocks of one long text."""
+
+    def find(self, block: bytes) -> list[tuple[int, int]]:
+        """As Matcher.find, but may leave out what cannot match on its line."""
+        ...
+
+    def mute(self, pattern: int) -> None:
+        """Says that no more matches of this pattern are wanted; some may be found all the same."""
+        ...
+
+
+class _PlainFinder:
+    def __init__(self, find: Callable[[bytes], list[tuple[int, int]]]) -> None:
+        self.find = find
+
+    def mute(self, pattern: int) -> None:
+        """A plain search finds whatever there is."""
 
 
 class Matcher(Protocol):
@@ -47,7 +62,7 @@ class Matcher(Protocol):
         ...
 
     def for_long_text(self) -> Finder:
-        """A find for the blocks of one long text, which may leave out what cannot match."""
+        """What searches the middle of one long text."""
         ...
 
 
@@ -86,16 +101,10 @@ def _expressions(patterns: Sequence[Pattern], *, literals_only: bool = False) ->
     return [(*key, tuple(numbers)) for key, numbers in owners.items()]
 
 
-@cache
-def _healthy_words() -> tuple[bytes, bytes]:
-    """What healthy runs print, as it is and in lower case."""
-    text = (Path(__file__).parent / "healthy.txt").read_bytes()
-    return text, text.lower()
-
-
 def _is_noisy(literals: Sequence[Literal]) -> bool:
     """Whether healthy logs hold one of the literals: each such line would cost a callback."""
-    exact, lower = _healthy_words()
+    exact = healthy_text()
+    lower = exact.lower()
     return any(
         len(text) < _SHORT_LITERAL_BYTES
         or (text.lower() in lower if ignore_case else text in exact)
@@ -175,10 +184,10 @@ class HyperscanMatcher:
     def for_long_text(self) -> Finder:
         """See Matcher.for_long_text: a sieve before the literals."""
         if self._database is None:
-            return self.find
+            return _PlainFinder(self.find)
         if self._coarse is None:
             self._coarse = self._restore_coarse() or self._compile_coarse()
-        return Sieve(self._patterns, self._coarse, _compile_atoms, self.find).find
+        return Sieve(self._patterns, self._coarse, _compile_atoms, self.find)
 
     def _restore_coarse(self) -> tuple[list[Need], list[Atom], Any] | None:
         saved = store.load(f"{self._key}-coarse") if self._key else None
@@ -189,17 +198,20 @@ class HyperscanMatcher:
         if database is None:
             return None
         atoms = [
-            Atom(text.encode("latin-1"), is_literal, ignore_case, tuple(needs))
-            for text, is_literal, ignore_case, needs in rows
+            Atom(text.encode("latin-1"), is_literal, ignore_case, tuple(needs), tuple(numbers))
+            for text, is_literal, ignore_case, needs, numbers in rows
         ]
         return needs_of(self._patterns), atoms, database
 
     def _compile_coarse(self) -> tuple[list[Need], list[Atom], Any]:
         needs = needs_of(self._patterns)
-        atoms = [*choose_atoms(needs, _healthy_words()[0]), *regex_atoms(self._patterns)]
+        atoms = [*choose_atoms(needs, healthy_text()), *regex_atoms(self._patterns)]
         database = _compile_atoms(atoms)
         if self._key:
-            rows = [(a.text.decode("latin-1"), a.is_literal, a.ignore_case, a.needs) for a in atoms]
+            rows = [
+                (a.text.decode("latin-1"), a.is_literal, a.ignore_case, a.needs, a.patterns)
+                for a in atoms
+            ]
             store.save(f"{self._key}-coarse", rows, [hyperscan.dumpb(database)])
         return needs, atoms, database
 
@@ -246,7 +258,7 @@ class Re2Matcher:
 
     def for_long_text(self) -> Finder:
         """See Matcher.for_long_text."""
-        return self.find
+        return _PlainFinder(self.find)
 
     def find(self, block: bytes) -> list[tuple[int, int]]:
         """See Matcher.find."""
@@ -270,7 +282,7 @@ class ReMatcher:
 
     def for_long_text(self) -> Finder:
         """See Matcher.for_long_text."""
-        return self.find
+        return _PlainFinder(self.find)
 
     def find(self, block: bytes) -> list[tuple[int, int]]:
         """See Matcher.find."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from re import _constants as sre  # type: ignore[attr-defined]
 from typing import Any, Protocol
 
@@ -17,6 +18,8 @@ except ImportError:  # no wheel for this platform: `re` confirms, on bounded lin
 
 MIN_LITERAL_BYTES = 4
 _MAX_ALTERNATIVES = 64
+# A text that healthy runs print must be longer by so much to be chosen all the same.
+_COMMON_COSTS = 40
 
 
 class Found(Protocol):
@@ -130,8 +133,22 @@ def _best_of(items: Sequence[tuple[Any, Any]]) -> frozenset[str] | None:
     usable = [c for c in candidates if "" not in c]
     if not usable:
         return None
-    # Long and few: each further text costs the multi-pattern pass a little.
-    return max(usable, key=lambda c: min(map(len, c)) - 0.1 * len(c))
+    return max(usable, key=_worth)
+
+
+def _worth(texts: frozenset[str]) -> float:
+    """Long, few and rare: each further text costs the multi-pattern pass a little, a common one
+    a look at every line that holds it.
+    """
+    shortest = min(len(text.encode()) for text in texts)
+    is_common = any(text.encode() in healthy_text() for text in texts)
+    return shortest - 0.1 * len(texts) - (_COMMON_COSTS if is_common else 0)
+
+
+@cache
+def healthy_text() -> bytes:
+    """What healthy runs print."""
+    return (Path(__file__).parent / "healthy.txt").read_bytes()
 
 
 def _exactly(operator: Any, argument: Any) -> frozenset[str] | None:

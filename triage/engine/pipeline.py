@@ -254,6 +254,7 @@ class _Scanner:
         self._metrics = MetricsParser(limits)
         self._ranks: set[int] = set()
         self._windows: dict[int, int] = {}
+        self._opened = 0
         self._fed = 0
         self._window_end = 0
         self._tail: deque[Block] = deque()
@@ -283,16 +284,18 @@ class _Scanner:
     def _read_middle(self, block: Block) -> None:
         if self._sieve is None:
             self._sieve = self._compiled.matcher.for_long_text()
-        events = self._sieve(block.data)
+        events = self._sieve.find(block.data)
         start = 0
         if self._fed < self._limits.head_bytes:
             start = _line_end(block.data, min(self._limits.head_bytes - self._fed, len(block.data)))
             self._read(block.data, 0, start, block.first_line, events)
         self._fed += len(block.data)
         if start < len(block.data):
-            self._read_windows(block, start, events)
+            self._read_windows(block, start, events, self._sieve)
 
-    def _read_windows(self, block: Block, start: int, events: list[tuple[int, int]]) -> None:
+    def _read_windows(
+        self, block: Block, start: int, events: list[tuple[int, int]], finder: Finder
+    ) -> None:
         data = block.data
         position, line = start, block.first_line + data.count(b"\n", 0, start)
         if self._window_end >= line:
@@ -306,6 +309,7 @@ class _Scanner:
             seen = self._windows.get(number, 0)
             if seen >= self._limits.hits_per_pattern:
                 self._count(number)
+                finder.mute(number)
                 continue
             begin = data.rfind(b"\n", position, offset) + 1 or position
             end = _line_end(data, offset + 1)
@@ -313,6 +317,12 @@ class _Scanner:
                 continue
             self._windows[number] = seen + 1
             wide = seen < self._limits.windows_per_pattern
+            self._opened += wide
+            after = (
+                self._limits.lines_after_hit
+                if self._opened <= self._limits.full_windows
+                else self._limits.lines_after_later_hit
+            )
             before = self._limits.lines_before_hit if wide else 0
             for _ in range(before):
                 if begin <= position:
@@ -320,12 +330,19 @@ class _Scanner:
                 begin = data.rfind(b"\n", position, begin - 1) + 1 or position
             line += data.count(b"\n", position, begin)
             if wide:
-                end = _lines_ahead(data, end, self._limits.lines_after_hit)
+                end = _lines_ahead(data, end, after)
             self._read(data, begin, end, line, events)
             line += data.count(b"\n", begin, end)
             position = end
+            for _ in range(self._limits.lines_after_hit // after - 1 if wide else 0):
+                if end == len(data) or not self._tracebacks.goes_on(line):
+                    break
+                end = _lines_ahead(data, position, after)
+                self._read(data, position, end, line, events)
+                line += data.count(b"\n", position, end)
+                position = end
             if wide and end == len(data):
-                self._window_end = max(self._window_end, line + self._limits.lines_after_hit // 2)
+                self._window_end = max(self._window_end, line + after // 2)
 
     def _may_match(self, number: int, raw: bytes) -> bool:
         """Whether the pattern itself, not only its literal, can match this line."""
@@ -533,6 +550,7 @@ class _Scanner:
         evidence.launchers = tuple(self._launcher.launchers)
         evidence.progress = self._metrics.progress
         evidence.points = self._metrics.points
+        evidence.point_counts = self._metrics.point_counts
         evidence.batches = self._metrics.batches
         ranks = self._ranks | {e.rank for e in evidence.collectives if e.rank is not None}
         ranks |= {e.rank for e in evidence.exits if e.rank is not None}

@@ -11,22 +11,27 @@ from typing import Any
 
 from triage.engine.patterns import Literal, Pattern, prefilter_regex
 
-# Long enough to be rare in text, short enough for many patterns to share one.
-ATOM_BYTES = 10
+# Long enough to be rare in text, short enough for many patterns to share one; the engine hashes
+# eight bytes at once and has more to confirm behind a longer one.
+ATOM_BYTES = 8
 # Lines a MiB that an atom may single out in vain before something stricter takes its place.
 _MAX_WASTED_PER_MIB = 8
 # When the atoms are judged, in MiB of text: soon, and again should the text change.
 _REVIEWS_MIB = (1, 4, 16, 64, 256, 1024)
 
 
+_Expression = tuple[bytes, bool, bool]
+
+
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """One expression of the coarse pass, and the numbers of the needs that it serves."""
+    """One expression of the coarse pass, with the numbers of the needs and patterns it serves."""
 
     text: bytes
     is_literal: bool
     ignore_case: bool
-    needs: tuple[int, ...]
+    needs: tuple[int, ...] = ()
+    patterns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +105,10 @@ class Sieve:
     ) -> None:
         self._patterns = patterns
         self._needs, atoms, self._database = coarse
-        self._atoms = list(atoms)
         self._compile_atoms = compile_atoms
         self._find = find
-        self._wasted = [0] * len(self._atoms)
+        self._muted: set[int] = set()
+        self._take(atoms)
         self._bytes = self._since_review = 0
         self._reviews = [mib << 20 for mib in _REVIEWS_MIB]
         self._proven = [0] * len(patterns)
@@ -140,7 +145,7 @@ class Sieve:
             ends.append(end)
             by.append([number])
         lines = [block[start:end] for start, end in zip(starts, ends, strict=True)]
-        useful = [False] * len(lines)
+        matched: list[list[int]] = [[] for _ in lines]
         events: list[tuple[int, int]] = []
         index, base, limit = 0, 0, len(lines[0])
         text: str | None = None
@@ -155,49 +160,73 @@ class Sieve:
                 if not self._patterns[number].may_occur_in(text):
                     continue
                 self._proven[number] += 1
-            useful[index] = True
+            matched[index].append(number)
             events.append((starts[index] + offset - base, number))
-        for was_useful, numbers in zip(useful, by, strict=True):
-            if not was_useful:
-                for number in numbers:
+        for found, numbers in zip(matched, by, strict=True):
+            for number in numbers:
+                if self._owners[number].isdisjoint(found):
                     self._wasted[number] += 1
         return events
+
+    def mute(self, pattern: int) -> None:
+        """From the next review on, lines that only such patterns ask for are not looked at."""
+        self._muted.add(pattern)
+
+    def _take(self, atoms: Sequence[Atom]) -> None:
+        self._atoms = list(atoms)
+        self._wasted = [0] * len(self._atoms)
+        self._owners = [
+            frozenset(p for index in atom.needs for p in self._needs[index].patterns)
+            | frozenset(atom.patterns)
+            for atom in self._atoms
+        ]
 
     def _review(self) -> None:
         """Puts something stricter in the place of atoms that cost more than they find."""
         allowed = _MAX_WASTED_PER_MIB * max(self._since_review >> 20, 1)
-        noisy = {n for n, wasted in enumerate(self._wasted) if wasted > allowed}
-        kept = [atom for n, atom in enumerate(self._atoms) if n not in noisy]
-        texts = {(a.text, a.is_literal, a.ignore_case): set(a.needs) for a in kept}
-        is_new = False
-        for number in noisy:
-            atom = self._atoms[number]
-            for expression, needs in self._stricter(atom):
-                is_new = is_new or expression != (atom.text, atom.is_literal, atom.ignore_case)
-                texts.setdefault(expression, set()).update(needs)
-        if is_new:
-            self._atoms = [Atom(*key, tuple(sorted(needs))) for key, needs in texts.items()]
-            self._database = self._compile_atoms(self._atoms)
-        self._wasted = [0] * len(self._atoms)
+        merged: dict[_Expression, tuple[set[int], set[int]]] = {}
+        before = {(a.text, a.is_literal, a.ignore_case) for a in self._atoms}
+        for number, atom in enumerate(self._atoms):
+            if self._owners[number] <= self._muted:
+                continue
+            whole = [((atom.text, atom.is_literal, atom.ignore_case), atom.needs, atom.patterns)]
+            parts = self._stricter(atom) if self._wasted[number] > allowed else whole
+            for expression, needs, patterns in parts:
+                held = merged.setdefault(expression, (set(), set()))
+                held[0].update(needs)
+                held[1].update(patterns)
+        atoms = [
+            Atom(*key, tuple(sorted(needs)), tuple(sorted(patterns)))
+            for key, (needs, patterns) in merged.items()
+        ]
+        if merged.keys() != before:
+            self._database = self._compile_atoms(atoms)
+        self._take(atoms)
         self._since_review = 0
 
-    def _stricter(self, atom: Atom) -> Iterable[tuple[tuple[bytes, bool, bool], set[int]]]:
+    def _stricter(
+        self, atom: Atom
+    ) -> Iterable[tuple[_Expression, tuple[int, ...], tuple[int, ...]]]:
         if not atom.is_literal:
-            yield (atom.text, False, atom.ignore_case), set(atom.needs)
+            yield (atom.text, False, False), atom.needs, atom.patterns
             return
         for index in atom.needs:
             text, ignore_case = self._needs[index].literal
             if len(text) > len(atom.text):
-                yield (text, True, ignore_case), {index}
+                yield (text, True, ignore_case), (index,), ()
                 continue
             for pattern in self._needs[index].patterns:
-                yield (prefilter_regex(self._patterns[pattern].text), False, False), set()
+                expression = prefilter_regex(self._patterns[pattern].text)
+                yield (expression, False, False), (), (pattern,)
 
 
 def regex_atoms(patterns: Sequence[Pattern]) -> list[Atom]:
     """Those of patterns without a literal: they go in as they are."""
-    found = dict.fromkeys(prefilter_regex(p.text) for p in patterns if not p.literals)
-    return [Atom(text, False, False, ()) for text in found]
+    owners: dict[bytes, list[int]] = defaultdict(list)
+    for number, pattern in enumerate(patterns):
+        if not pattern.literals:
+            owners[prefilter_regex(pattern.text)].append(number)
+    return [Atom(text, False, False, (), tuple(numbers)) for text, numbers in owners.items()]
 
 
 def expression_of(atom: Atom) -> bytes:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import io
 import json
+import os
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
@@ -12,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
-from kb.catalog import Catalog
+from kb.catalog import Catalog, CatalogError, builtin_folder, load_catalog
 from triage.engine.evidence import Evidence
 from triage.engine.pipeline import diagnose, scan
 from triage.engine.verdict import Diagnosis, Verdict
@@ -158,6 +160,35 @@ def _render_diagnosis(diagnosis: Diagnosis, out: TextIO, *, is_answer: bool) -> 
 def printable(text: str) -> str:
     """The text without what a terminal would obey."""
     return "".join(c if c.isprintable() else " " for c in text)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The files and how to answer."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a log, or - for standard input")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--together", action="store_true", help="all files tell of one incident")
+
+
+def site_catalog() -> Catalog:
+    """The entries that come with Pitstop and those of the folders that PITSTOP_CATALOG names.
+
+    Raises CatalogError for the first fault.
+    """
+    extra = [Path(p) for p in os.environ.get("PITSTOP_CATALOG", "").split(os.pathsep) if p]
+    return load_catalog([builtin_folder(), *extra])
+
+
+def main(arguments: Sequence[str], program: str) -> int:
+    """Prints an answer a file; 1 if the catalog is broken, 2 if a file could not be read."""
+    parser = argparse.ArgumentParser(prog=program)
+    add_arguments(parser)
+    options = parser.parse_args(arguments)
+    try:
+        catalog = site_catalog()
+    except CatalogError as error:
+        print(f"the catalog is broken: {error}", file=sys.stderr)
+        return 1
+    return run(options.files, catalog, as_json=options.json, together=options.together)
 
 
 def run(names: Sequence[str], catalog: Catalog, *, as_json: bool, together: bool) -> int:

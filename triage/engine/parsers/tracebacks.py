@@ -60,6 +60,10 @@ class TracebackParser:
         self.tracebacks: list[Traceback] = []
         self.dropped = 0
 
+    def goes_on(self, line: int) -> bool:
+        """Whether a traceback has no end yet whose last frame stands shortly before this line."""
+        return any(line - current.end <= 12 for current in self._open.values())
+
     def feed(self, line: Line) -> None:
         """Takes the next line."""
         if line.bar is not None:

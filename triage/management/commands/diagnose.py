@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import ArgumentParser
-from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from kb.catalog import CatalogError, builtin_folder, load_catalog
-from triage.engine.terminal import run
+from kb.catalog import CatalogError
+from triage.engine.terminal import add_arguments, run, site_catalog
 
 
 class Command(BaseCommand):
@@ -23,19 +21,12 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The files and how to answer."""
-        parser.add_argument(
-            "files", nargs="+", metavar="FILE", help="a log, or - for standard input"
-        )
-        parser.add_argument("--json", action="store_true", help="one JSON object a line")
-        parser.add_argument(
-            "--together", action="store_true", help="all files tell of one incident"
-        )
+        add_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Prints the answers; ends with 2 if a file could not be read."""
-        extra = [Path(p) for p in os.environ.get("PITSTOP_CATALOG", "").split(os.pathsep) if p]
         try:
-            catalog = load_catalog([builtin_folder(), *extra])
+            catalog = site_catalog()
         except CatalogError as error:
             raise CommandError(f"the catalog is broken: {error}") from error
         status = run(
