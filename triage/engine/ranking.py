@@ -12,7 +12,7 @@ from triage.engine import flight, stack_tree
 from triage.engine.evidence import Evidence, Traceback
 from triage.engine.facts import Facts
 from triage.engine.fingerprint import fingerprint
-from triage.engine.signatures import Match, Place
+from triage.engine.signatures import Match, Place, last_gains
 from triage.engine.stack_tree import StackTree
 from triage.engine.verdict import Diagnosis, EvidenceLine, Verdict
 
@@ -312,16 +312,7 @@ def _is_failure(traceback: Traceback, evidence: Evidence) -> bool:
 
 def _went_on(rank: int | None, line: int, evidence: Evidence) -> bool:
     """Whether the rank's counters rose by several steps after the line."""
-    last: dict[tuple[str, int | None], int] = {}
-    advanced = 0
-    for progress in evidence.progress:
-        if progress.rank != rank:
-            continue
-        key = (progress.name, progress.total)
-        if progress.line > line and key in last and progress.done > last[key]:
-            advanced += 1
-        last[key] = max(progress.done, last.get(key, progress.done))
-    return advanced >= 3
+    return line < last_gains(evidence.progress, rank)
 
 
 def _exception_diagnosis(pitfall: Pitfall, index: int, traceback: Traceback) -> Diagnosis:

@@ -84,11 +84,11 @@ class Hits:
         """Whether the same rank's counters went on by several steps after the hit."""
         key = (place.text_index, place.hit.rank)
         if key not in self._last_gains:
-            self._last_gains[key] = _last_gains(self._evidences[key[0]].progress, key[1])
+            self._last_gains[key] = last_gains(self._evidences[key[0]].progress, key[1])
         return place.hit.line < self._last_gains[key]
 
 
-def _last_gains(progress: Sequence[Progress], rank: int | None) -> int:
+def last_gains(progress: Sequence[Progress], rank: int | None) -> int:
     """Before which line the rank had a counter's last three rises still to come; 0 for none."""
     highest: dict[tuple[str, int | None], int] = {}
     rises: dict[tuple[str, int | None], list[int]] = defaultdict(list)
