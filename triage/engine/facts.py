@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -805,7 +807,9 @@ def loss_scale_keeps_falling(evidences: Sequence[Evidence]) -> Fact | None:
             if stuck
             else f"{len(run)} steps skipped while the loss scale fell from {first:g} to {last:g}"
         )
-        return Fact("", because, rank, _point_lines(index, run))
+        return Fact(
+            "", because, rank, _point_lines(index, run), details=_skip_rate(evidences[index], rank)
+        )
     for index, rank, points in _series(evidences, "loss_scale"):
         run = _longest_halving(points)
         if len(run) >= 7 and run[-1].value <= 64:
@@ -813,8 +817,31 @@ def loss_scale_keeps_falling(evidences: Sequence[Evidence]) -> Fact | None:
                 f"the loss scale was halved {len(run) - 1} times in a row, from "
                 f"{run[0].value:g} to {run[-1].value:g}"
             )
-            return Fact("", because, rank, _point_lines(index, run))
+            details = _skip_rate(evidences[index], rank)
+            return Fact("", because, rank, _point_lines(index, run), details=details)
+    for index, rank, points in _series(evidences, "skipped_total"):
+        last_point = points[-1]
+        # A scale that settles skips a few steps at the start, then hardly any.
+        if len(points) > 1 and (last_point.step or 0) >= 20 and points[-2].value < last_point.value:
+            share = last_point.value / (last_point.step or 1)
+            if share >= 0.5:
+                because = f"{last_point.value:g} of {last_point.step} steps were skipped"
+                return Fact("", because, rank, _point_lines(index, points))
     return None
+
+
+def _skip_rate(evidence: Evidence, rank: int | None) -> tuple[str, ...]:
+    """Skips against steps, in a sentence; nothing where the lines name no steps."""
+    name = "" if rank is None else f":{rank}"
+    totals = [p for p in evidence.points if p.series == "skipped_total" and p.rank == rank]
+    if totals and totals[-1].step:
+        return (f"{totals[-1].value:g} of {totals[-1].step} steps were skipped in all",)
+    skipped = evidence.point_counts.get(f"skipped_step{name}", 0)
+    steps = [p.step for p in evidence.points if p.rank == rank and p.step is not None]
+    span = max(steps) - min(steps) + 1 if steps else 0
+    if skipped < 4 or span < skipped:
+        return ()
+    return (f"{skipped} of {span} steps were skipped ({skipped / span:.0%})",)
 
 
 def _longest_halving(points: Sequence[Point]) -> list[Point]:
@@ -839,20 +866,97 @@ def _longest_fall(points: Sequence[Point]) -> list[Point]:
 
 def loss_is_nan(evidences: Sequence[Evidence]) -> Fact | None:
     """The loss became NaN and stayed so."""
-    for index, rank, points in _series(evidences, "loss"):
-        tail: list[Point] = []
-        for point in reversed(points):
-            if point.value == point.value and abs(point.value) != float("inf"):
-                break
-            tail.append(point)
-        if len(tail) >= 2:
-            tail.reverse()
-            before = len(points) - len(tail)
-            because = f"the loss is not a number in the last {len(tail)} lines that show it"
-            if before:
-                because += f", after {before} finite ones"
-            return Fact("", because, rank, _point_lines(index, tail))
+    onsets = [
+        (points[start].line, index, rank, points, start)
+        for index, rank, points in _series(evidences, "loss")
+        if len(points) - (start := _end_of_numbers(points)) >= 2
+    ]
+    if not onsets:
+        return None
+    line, index, rank, points, start = min(onsets, key=lambda onset: onset[:2])
+    because = f"the loss is not a number from line {line}{_at_step(points[start])} on"
+    details = []
+    if start:
+        before = points[start - 1]
+        because += f"; the last finite one was {before.value:g}, on line {before.line}"
+        usual = statistics.median(
+            p.value for p in points[max(start - 50, 0) : start] if math.isfinite(p.value)
+        )
+        if start >= 5 and before.value > 10 * abs(usual):
+            details.append(f"the loss had risen from a usual {usual:.3g} to {before.value:.3g}")
+    else:
+        because += ", and no finite one stands before it"
+    exploded = gradient_norm_explodes(evidences)
+    if exploded is not None and exploded.rank == rank:
+        details.append(exploded.because)
+    scale = [p for p in evidences[index].points if p.series == "loss_scale" and p.rank == rank]
+    if scale:
+        last = max((p for p in scale if p.line <= line), key=lambda p: p.line, default=scale[0])
+        details.append(f"the loss scale was {last.value:g} then")
+    lines = _point_lines(index, points[start:])
+    return Fact("", because, rank, lines, details=tuple(details))
+
+
+def _end_of_numbers(points: Sequence[Point]) -> int:
+    """The index behind the last finite point."""
+    for index in range(len(points), 0, -1):
+        if math.isfinite(points[index - 1].value):
+            return index
+    return 0
+
+
+def _at_step(point: Point) -> str:
+    return f" (step {point.step})" if point.step is not None else ""
+
+
+def gradient_norm_explodes(evidences: Sequence[Evidence]) -> Fact | None:
+    """The gradient norm rose tenfold and more before it, or the loss, stopped being a number."""
+    for index, rank, points in _series(evidences, "grad_norm"):
+        onset = _end_of_numbers(points)
+        end = points[onset].line if len(points) - onset >= 2 else None
+        losses = [p for p in evidences[index].points if p.series == "loss" and p.rank == rank]
+        loss_end = _end_of_numbers(losses)
+        if len(losses) - loss_end >= 2:
+            line = losses[loss_end].line
+            end = line if end is None else min(end, line)
+        if end is None:
+            continue
+        before = [p for p in points if p.line <= end and math.isfinite(p.value)]
+        if len(before) < 5:
+            continue
+        usual = statistics.median(p.value for p in before[:-2])
+        peak = max(before[-5:], key=lambda p: p.value)
+        if usual > 0 and peak.value >= 10 * usual:
+            because = (
+                f"the gradient norm rose from a usual {usual:.3g} to {peak.value:.3g} on line "
+                f"{peak.line}{_at_step(peak)}, before the numbers ended on line {end}"
+            )
+            return Fact("", because, rank, _point_lines(index, [peak]))
     return None
+
+
+def step_time_grows(evidences: Sequence[Evidence]) -> Fact | None:
+    """The steps, or the epochs, take longer and longer."""
+    for name, words in (("step_time", "a step"), ("epoch_time", "an epoch")):
+        for index, rank, points in _series(evidences, name):
+            if len(points) < 12:
+                continue
+            # The first step compiles and warms up, a single slow one proves nothing: by quarters.
+            size = len(points) // 4
+            quarters = [
+                statistics.median(p.value for p in points[at : at + size])
+                for at in (0, size, 2 * size, len(points) - size)
+            ]
+            if quarters[0] > 0 and quarters[3] >= 1.5 * quarters[0] and _climbs(quarters):
+                because = (
+                    f"{words} took {quarters[0]:.3g} s at first and {quarters[3]:.3g} s in the end"
+                )
+                return Fact("", because, rank, _point_lines(index, points, " s"))
+    return None
+
+
+def _climbs(values: Sequence[float]) -> bool:
+    return all(after >= 0.95 * before for before, after in itertools.pairwise(values))
 
 
 def _named(
@@ -886,6 +990,8 @@ QUESTIONS: dict[str, Callable[[Sequence[Evidence]], Fact | None]] = {
         autograd_nodes_grow,
         loss_scale_keeps_falling,
         loss_is_nan,
+        gradient_norm_explodes,
+        step_time_grows,
     )
 }
 

@@ -250,3 +250,80 @@ def test_live_autograd_nodes_grow(scan_text: Scan) -> None:
     level = scan_text("".join(row.format(n) for n in (10, 10, 10)))
     assert ask_fact("autograd_nodes_grow", grows) is not None
     assert ask_fact("autograd_nodes_grow", level) is None
+
+
+# ------------------------------------------------------------------------------ series
+
+
+def test_nan_tells_its_step_and_what_came_before(scan_text: Scan) -> None:
+    rows = [f"step {n} loss 2.{n} grad_norm 0.{n} loss_scale 1024" for n in range(1, 10)]
+    rows += ["step 10 loss 95.0 grad_norm 8000.0 loss_scale 512"]
+    rows += [f"step {n} loss nan grad_norm nan loss_scale 512" for n in range(11, 15)]
+    fact = ask_fact("loss_is_nan", scan_text("\n".join(rows)))
+    assert fact is not None
+    assert fact.because.startswith("the loss is not a number from line 11 (step 11) on")
+    assert [d.split(" a usual")[0] for d in fact.details[:2]] == [
+        "the loss had risen from",
+        "the gradient norm rose from",
+    ]
+    assert fact.details[2] == "the loss scale was 512 then"
+
+
+@pytest.mark.parametrize(
+    "norms",
+    [
+        # Large, but the run goes on; the skipped steps of a scaler that settles; no rise at all.
+        ["1.0"] * 8 + ["5000"] + ["1.0"] * 4,
+        ["1.0"] * 4 + ["inf"] + ["1.1"] * 8,
+        ["1.0"] * 8 + ["nan"] * 4,
+    ],
+)
+def test_a_gradient_norm_that_does_not_explode(norms: list[str], scan_text: Scan) -> None:
+    text = "".join(f"step {n} grad_norm {norm}\n" for n, norm in enumerate(norms))
+    assert ask_fact("gradient_norm_explodes", scan_text(text)) is None
+
+
+@pytest.mark.parametrize(
+    ("times", "holds"),
+    [
+        ([0.4 + 0.02 * n for n in range(40)], True),
+        ([9.0] + [0.4] * 40, False),
+        ([0.4, 0.5] * 20, False),
+        ([0.4] * 20 + [0.9] * 3 + [0.4] * 20, False),
+        ([0.4 + 0.3 * n for n in range(8)], False),
+    ],
+)
+def test_steps_that_take_longer_and_longer(
+    times: list[float], holds: bool, scan_text: Scan
+) -> None:
+    text = "".join(f"step {n} step_time: {seconds:.2f} s\n" for n, seconds in enumerate(times))
+    fact = ask_fact("step_time_grows", scan_text(text))
+    assert (fact is not None) == holds
+    if fact is not None:
+        assert fact.because == "a step took 0.49 s at first and 1.09 s in the end"
+
+
+@pytest.mark.parametrize(("skipped", "holds"), [((30, 60, 90), True), ((2, 3, 3), False)])
+def test_the_skip_rate_that_deepspeed_prints(
+    skipped: tuple[int, ...], holds: bool, scan_text: Scan
+) -> None:
+    text = "".join(
+        f"[INFO] [logging.py:96:log_dist] [Rank 0] step={40 * n}, skipped={count}, lr=[0.1]\n"
+        for n, count in enumerate(skipped, 1)
+    )
+    fact = ask_fact("loss_scale_keeps_falling", scan_text(text))
+    assert (fact is not None) == holds
+    if fact is not None:
+        assert fact.because == "90 of 120 steps were skipped"
+
+
+def test_skips_are_set_against_the_steps(scan_text: Scan) -> None:
+    rows = []
+    for n in range(1, 11):
+        rows.append(f"step {n} loss 2.0")
+        if n > 4:
+            scale = 2048 / 2**n
+            rows.append(f"Gradient overflow.  Skipping step, reducing loss scale to {scale}")
+    fact = ask_fact("loss_scale_keeps_falling", scan_text("\n".join(rows)))
+    assert fact is not None
+    assert fact.details == ("6 of 10 steps were skipped (60%)",)
