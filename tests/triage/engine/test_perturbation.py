@@ -1,4 +1,4 @@
-"""The examples of the catalog as a real job would garble them: the verdict stays.
+"""The catalog's examples and the corpus as a real job would garble them: the verdict stays.
 
 For each kind of change at least 97 % of the texts keep their verdict. Left out are texts for
 which the change itself makes another verdict right; each rule says why.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -39,15 +40,18 @@ class Case:
 
 
 @pytest.fixture(scope="module")
-def cases(catalog: Catalog, scan_text: Callable[..., Evidence]) -> list[Case]:
-    """Every positive example of the catalog that is answered with its entry."""
+def cases(catalog: Catalog, corpus: list[Any], scan_text: Callable[..., Evidence]) -> list[Case]:
+    """Every positive text of the catalog and of the corpus that is answered rightly."""
+    texts = [(e.path.name, (p.slug,), e.path.read_bytes()) for p in catalog for e in p.positives]
+    texts += [(t.name, (t.label["root"], *t.label["acceptable"]), t.raw) for t in corpus]
     found = []
-    for pitfall in catalog:
-        for example in pitfall.positives:
-            text = example.path.read_bytes().decode("utf-8", "surrogateescape")
-            verdict = diagnose([scan_text(text)], catalog)
-            if verdict.diagnoses and verdict.diagnoses[0].slug == pitfall.slug:
-                found.append(Case(pitfall, example.path.name, text, verdict))
+    for name, right, raw in texts:
+        text = raw.decode("utf-8", "surrogateescape")
+        verdict = diagnose([scan_text(text)], catalog)
+        slug = verdict.diagnoses[0].slug if verdict.diagnoses else "none"
+        pitfall = catalog.get(slug)
+        if pitfall is not None and slug in right:
+            found.append(Case(pitfall, name, text, verdict))
     assert len(found) > 200
     return found
 
