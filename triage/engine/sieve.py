@@ -17,7 +17,7 @@ ATOM_BYTES = 8
 # Lines a MiB that an atom may single out in vain before something stricter takes its place.
 _MAX_WASTED_PER_MIB = 8
 # When the atoms are judged, in MiB of text: soon, and again should the text change.
-_REVIEWS_MIB = (1, 4, 16, 64, 256, 1024)
+_REVIEWS_MIB = (2, 16, 128, 1024)
 
 
 _Expression = tuple[bytes, bool, bool]

@@ -7,19 +7,49 @@ import gzip
 import io
 import json
 import os
+import stat
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 from kb.catalog import Catalog, CatalogError, builtin_folder, load_catalog
 from triage.engine.evidence import Evidence
-from triage.engine.pipeline import diagnose, scan
+from triage.engine.pipeline import compile_catalog, diagnose, scan
 from triage.engine.verdict import Diagnosis, Verdict
 
+igzip: Any
+isal_zlib: Any
+try:
+    from isal import igzip, isal_zlib
+except ImportError:  # no wheel for this platform: the standard library's is slower
+    igzip = isal_zlib = None
+zstandard: Any
+try:
+    import zstandard
+except ImportError:
+    zstandard = None
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+# What decompressors raise for bytes that are none of theirs.
+_BROKEN: tuple[type[Exception], ...] = (
+    EOFError,
+    OSError,
+    zlib.error,
+    *(() if isal_zlib is None else (isal_zlib.error,)),
+    *(() if zstandard is None else (zstandard.ZstdError,)),
+)
 _MAX_RATIO = 200
+# `zstd --long=27` writes what takes 128 MiB to read; the default takes 8.
+_MAX_ZSTD_WINDOW_BYTES = 128 << 20
+_ZSTD_PIECE_BYTES = 2048
+# A process costs 0.1 s to start and to hear from.
+_WORTH_A_PROCESS_BYTES = 16 << 20
 _ADVICE = {
     "retry": "A retry may well succeed.",
     "retry-elsewhere": "Retry on another node; this one needs a look.",
@@ -48,29 +78,85 @@ def answers(
 ) -> Iterator[Answer | TextError]:
     """One Answer a file, in their order, or one for all; `-` is standard input.
 
-    A file that cannot be read yields a TextError in its place.
+    A file that cannot be read yields a TextError in its place. Big files are read side by side.
     """
     evidences: list[Evidence] = []
     read: list[str] = []
-    for name in names:
-        try:
-            evidence = scan_file(name, catalog)
-        except OSError as error:
-            yield error if isinstance(error, TextError) else TextError(f"{name}: {error.strerror}")
-            continue
-        if together:
-            evidences.append(evidence)
+    for name, scanned in zip(names, scan_files(names, catalog), strict=True):
+        if isinstance(scanned, TextError):
+            yield scanned
+        elif together:
+            evidences.append(scanned)
             read.append(name)
         else:
-            yield Answer((name,), diagnose([evidence], catalog))
+            yield Answer((name,), diagnose([scanned], catalog))
     if together and evidences:
         yield Answer(tuple(read), diagnose(evidences, catalog))
 
 
-def scan_file(name: str, catalog: Catalog) -> Evidence:
-    """The Evidence of a file, gzip or not, or of standard input where the name is `-`.
+def scan_files(names: Sequence[str], catalog: Catalog) -> Iterator[Evidence | TextError]:
+    """What each file shows, in their order; several big ones in as many processes as there are
+    cores for, at most.
+    """
+    big = [name for name in names if _size_bytes(name) >= _WORTH_A_PROCESS_BYTES]
+    workers = min(len(big), len(_cores()))
+    if workers < 2:
+        yield from (_scan_safely(name, catalog) for name in names)
+        return
+    compile_catalog(catalog)
+    with ProcessPoolExecutor(workers, initializer=_keep_catalog, initargs=(catalog,)) as pool:
+        started = {name: pool.submit(_scan_kept, name) for name in dict.fromkeys(big)}
+        try:
+            for name in names:
+                if name not in started:
+                    yield _scan_safely(name, catalog)
+                    continue
+                try:
+                    yield started[name].result()
+                except BrokenProcessPool:
+                    # A worker was killed, for want of memory perhaps: one at a time needs less.
+                    yield _scan_safely(name, catalog)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
-    Raises TextError for broken or exploding gzip, OSError for what cannot be read.
+
+def _size_bytes(name: str) -> int:
+    try:
+        about = Path(name).stat()
+    except (OSError, ValueError):
+        return 0
+    return about.st_size if stat.S_ISREG(about.st_mode) else 0
+
+
+def _cores() -> Collection[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return range(os.cpu_count() or 1)
+
+
+def _scan_safely(name: str, catalog: Catalog) -> Evidence | TextError:
+    try:
+        return scan_file(name, catalog)
+    except OSError as error:
+        return error if isinstance(error, TextError) else TextError(f"{name}: {error.strerror}")
+
+
+_kept: list[Catalog] = []
+
+
+def _keep_catalog(catalog: Catalog) -> None:
+    """The start of a worker process; what it compiled before the fork is there already."""
+    _kept[:] = [catalog]
+
+
+def _scan_kept(name: str) -> Evidence | TextError:
+    return _scan_safely(name, _kept[0])
+
+
+def scan_file(name: str, catalog: Catalog) -> Evidence:
+    """The Evidence of a file, gzip, zstd or plain, or of standard input where the name is `-`.
+
+    Raises TextError for a broken or exploding archive, OSError for what cannot be read.
     """
     if name == "-":
         return scan(_opened(sys.stdin.buffer, name), catalog=catalog, name=name)
@@ -79,23 +165,77 @@ def scan_file(name: str, catalog: Catalog) -> Evidence:
 
 
 def _opened(stream: BinaryIO, name: str) -> BinaryIO:
-    """The stream, or what it holds where it is gzip, bounded against archives that explode."""
+    """The stream, or what it holds where it is compressed, bounded against what explodes."""
     if not stream.seekable():
         stream = io.BufferedReader(cast("io.RawIOBase", stream))
-        start = stream.peek(2)[:2]
+        start = stream.peek(4)[:4]
     else:
-        start = stream.read(2)
+        start = stream.read(4)
         stream.seek(0)
-    return _BoundedGzip(stream, name) if start == b"\x1f\x8b" else stream  # type: ignore[return-value]
+    source = _Counted(stream)
+    if start[:2] == _GZIP_MAGIC:
+        return cast("BinaryIO", _Archive(name, "gzip", source, _gzip_reader(source)))
+    if start == _ZSTD_MAGIC:
+        return cast("BinaryIO", _Archive(name, "zstd", source, _zstd_reader(source, name)))
+    return stream
 
 
-class _BoundedGzip(io.RawIOBase):
+def _gzip_reader(source: _Counted) -> BinaryIO:
+    if igzip is not None:
+        return cast("BinaryIO", igzip.IGzipFile(fileobj=source))
+    return cast("BinaryIO", gzip.GzipFile(fileobj=source))  # type: ignore[call-overload]
+
+
+def _zstd_reader(source: _Counted, name: str) -> BinaryIO:
+    if zstandard is None:
+        raise TextError(f"{name}: zstd, which takes `pip install zstandard` or `zstd -d` to read")
+    return cast("BinaryIO", _ZstdReader(source))
+
+
+class _ZstdReader:
+    """Frame after frame, in small pieces: a few bytes can stand for megabytes.
+
+    Unlike the library's own reader it tells a cut frame from a whole one.
+    """
+
+    def __init__(self, source: _Counted) -> None:
+        self._source = source
+        self._library = zstandard.ZstdDecompressor(max_window_size=_MAX_ZSTD_WINDOW_BYTES)
+        self._frame: Any = None
+        self._rest = b""
+        self._ready = b""
+
+    def read(self, size: int) -> bytes:
+        """Up to so many bytes, none at the end; EOFError if the last frame has none."""
+        pieces = [self._ready]
+        have = len(self._ready)
+        while have < size:
+            data = self._rest or self._source.read(_ZSTD_PIECE_BYTES)
+            self._rest = b""
+            if not data:
+                if self._frame is not None:
+                    raise EOFError("it ends within a frame")
+                break
+            if self._frame is None:
+                self._frame = self._library.decompressobj()
+            piece = self._frame.decompress(data)
+            if self._frame.eof:
+                self._rest, self._frame = self._frame.unused_data, None
+            pieces.append(piece)
+            have += len(piece)
+        whole = b"".join(pieces)
+        self._ready = whole[size:]
+        return whole[:size]
+
+
+class _Archive(io.RawIOBase):
     """Decompresses up to _MAX_RATIO times the bytes read, then refuses."""
 
-    def __init__(self, stream: BinaryIO, name: str) -> None:
+    def __init__(self, name: str, kind: str, source: _Counted, reader: BinaryIO) -> None:
         self._name = name
-        self._source = _Counted(stream)
-        self._gzip = gzip.GzipFile(fileobj=self._source)  # type: ignore[call-overload]
+        self._kind = kind
+        self._source = source
+        self._reader = reader
         self._produced = 0
 
     def readable(self) -> bool:
@@ -103,9 +243,9 @@ class _BoundedGzip(io.RawIOBase):
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         try:
-            piece = self._gzip.read(len(buffer))
-        except (EOFError, OSError, zlib.error) as error:
-            raise TextError(f"{self._name}: broken gzip: {error}") from error
+            piece = self._reader.read(len(buffer))
+        except _BROKEN as error:
+            raise TextError(f"{self._name}: broken {self._kind}: {error}") from error
         self._produced += len(piece)
         if self._produced > 16 << 20 and self._produced > _MAX_RATIO * self._source.count:
             raise TextError(
@@ -125,6 +265,11 @@ class _Counted:
         piece = self._stream.read(size)
         self.count += len(piece)
         return piece
+
+    def readinto(self, buffer: memoryview) -> int:
+        piece = self.read(len(buffer))
+        buffer[: len(piece)] = piece
+        return len(piece)
 
 
 def render(answer: Answer, out: TextIO) -> None:
