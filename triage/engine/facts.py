@@ -14,6 +14,7 @@ from triage.engine import flight
 from triage.engine.evidence import CollectiveEvent, Evidence, Point, Progress, StackDump, Thread
 from triage.engine.stack_tree import (
     OWES_A_BATCH,
+    UNNAMED,
     Process,
     Role,
     function_name,
@@ -234,7 +235,7 @@ def ranks_wait_in_different_collectives(evidences: Sequence[Evidence]) -> Fact |
     """Stack dumps show the ranks of one job in different collectives."""
     by_op: dict[str, list[Process]] = defaultdict(list)
     for stand in _stands(evidences):
-        if stand.standing.op:
+        if stand.standing.op not in ("", UNNAMED):
             by_op[stand.standing.op].append(stand)
     if len(by_op) < 2:
         return None
@@ -260,6 +261,7 @@ def rank_outside_the_collective_others_wait_in(evidences: Sequence[Evidence]) ->
             f"{len(outside)} {'is' if len(outside) == 1 else 'are'} in {odd.standing.caller}"
         )
         return Fact("", because, odd.rank, (_stack_line(odd), _stack_line(waiting[0])))
+    waiting = [s for s in waiting if s.standing.op != UNNAMED]
     if len({s.standing.op for s in waiting}) < 2 or _uneven_by_stacks(stands) is not None:
         return None
     for stand in waiting:
@@ -295,7 +297,8 @@ def _uneven_by_stacks(stands: Sequence[Process]) -> tuple[Process, Process] | No
     left = [
         s
         for s in stands
-        if s.standing.op not in ("", "backward") and not _RANK_ONLY.search(s.standing.caller)
+        if s.standing.op not in ("", "backward", UNNAMED)
+        and not _RANK_ONLY.search(s.standing.caller)
     ]
     if inside and left:
         return left[0], inside[0]

@@ -49,6 +49,8 @@ class Role(StrEnum):
     UNKNOWN = "unknown"
 
 
+#: A collective that only its wait in C++ shows.
+UNNAMED = "a collective"
 #: The path of a frame that /proc/PID/stack shows.
 KERNEL_PATH = "[kernel]"
 #: Roles in which a process does the work of a training run itself.
@@ -102,7 +104,7 @@ _NATIVE_OPS = {
     "allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter",
     "alltoall": "all_to_all",
 }  # fmt: skip
-_REDUCER = re.compile(r"c10d::Reducer::|finalize_backward")
+_WORK_WAIT = re.compile(r"c10d::Work::wait|Work(?:NCCL|Gloo|MPI|UCC)?::(?:wait|synchronize)\w*$")
 _GPU_WAIT = re.compile(
     r"^(?:p?cu(?:da)?(?:Stream|Device|Event|Ctx)Synchronize|hip(?:Stream|Device|Event)Synchronize)"
 )
@@ -342,10 +344,18 @@ def _collective(frames: Sequence[Frame]) -> tuple[str, int]:
                 native = found["op"].lower().replace("_", "")
                 op, _ = _collective_in_python(frames, index)
                 return op or _NATIVE_OPS.get(native, native), index + 1
+            if _WORK_WAIT.search(frame.function) and not _is_in_backward(frames[index:]):
+                op, after = _collective_in_python(frames, index)
+                return op or UNNAMED, after or index + 1
             continue
         if op := _python_collective(frame):
             return op, index + 1
     return "", 0
+
+
+def _is_in_backward(frames: Sequence[Frame]) -> bool:
+    """Whether the autograd engine waits here: for the gradients' own reduction."""
+    return any("autograd::Engine" in f.function or "run_backward" in f.function for f in frames)
 
 
 def _collective_in_python(frames: Sequence[Frame], start: int) -> tuple[str, int]:
@@ -373,7 +383,7 @@ def _role_of_work(frames: Sequence[Frame], own: Frame | None, thread: Thread) ->
     if any(
         _CHECKPOINT_FILES.search(f.path) or _CHECKPOINT.match(name)
         for f, name in zip(frames, functions, strict=True)
-        if "utils/checkpoint.py" not in f.path
+        if "utils/checkpoint.py" not in f.path and not _is_native(f)
     ):
         return Role.CHECKPOINT
     if any(
@@ -392,7 +402,11 @@ def _role_of_work(frames: Sequence[Frame], own: Frame | None, thread: Thread) ->
         for f, name in zip(frames, functions, strict=True)
     ):
         return Role.OPTIMIZER
-    if any(_EVALUATION.match(name) for name in functions):
+    if any(
+        _EVALUATION.match(name)
+        for f, name in zip(frames, functions, strict=True)
+        if not _is_native(f)
+    ):
         return Role.EVALUATION
     if any("nn/modules/" in f.path or f.path.endswith("nn/functional.py") for f in frames):
         return Role.FORWARD

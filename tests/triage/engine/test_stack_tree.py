@@ -183,6 +183,7 @@ def test_roles(thread: Thread, role: Role) -> None:
             "m",
         ),
         (["c10d::ProcessGroupGloo::allreduce @libtorch_cpu.so"], "all_reduce", ""),
+        (["c10d::Work::wait @libtorch.so", "run_eval_code_obj @a.c:1"], "a collective", ""),
         (["pncclBroadcast @libnccl.so.2", "sync @train.py:7"], "broadcast", "sync"),
         (
             ["_store_based_barrier @torch/distributed/distributed_c10d.py:1", "setup @t.py:2"],
@@ -194,6 +195,18 @@ def test_roles(thread: Thread, role: Role) -> None:
 def test_collectives_and_who_called_them(frames: list[str], op: str, caller: str) -> None:
     standing = standing_of(thread_of(*frames))
     assert (standing.role, standing.op, standing.caller) == (Role.COLLECTIVE, op, caller)
+
+
+def test_a_wait_inside_backward_is_backward() -> None:
+    thread = thread_of(
+        "c10d::WorkNCCL::synchronize @libtorch.so",
+        "torch::autograd::Engine::execute @libtorch.so",
+        "_engine_run_backward @torch/autograd/graph.py:979",
+        "main @train.py:4",
+        state="idle",
+    )
+    standing = standing_of(thread)
+    assert (standing.role, standing.op, standing.waits) == (Role.BACKWARD, "", True)
 
 
 def test_the_odd_process_comes_first(scan_text: Scan) -> None:
