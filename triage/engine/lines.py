@@ -172,21 +172,29 @@ class BlockReader:
                 self.bytes_read += len(piece)
                 yield piece
             return
-        # A page-aligned buffer: read() into an odd address runs at a third of the speed.
-        with mmap.mmap(-1, WINDOW_BYTES) as buffer, memoryview(buffer) as view:
+        # Page-aligned: read() into an odd address runs at a third of the speed. What follows the
+        # last newline is moved in front of the next piece, so that all else is copied only once.
+        window = WINDOW_BYTES
+        with mmap.mmap(-1, 2 * window) as buffer, memoryview(buffer) as view:
+            start = window
             while True:
-                size = 0
-                while size < WINDOW_BYTES:
+                end = window
+                while end < 2 * window:
                     # Released at once: a stream that raises would keep the buffer from closing.
-                    with view[size:] as free:
+                    with view[end:] as free:
                         got = readinto(free)
                     if not got:
                         break
-                    size += got
-                if not size:
+                    end += got
+                if end == window:
+                    if start < window:
+                        yield bytes(view[start:window])
                     return
-                self.bytes_read += size
-                yield bytes(view[:size])
+                self.bytes_read += end - window
+                cut = buffer.rfind(b"\n", window, end) + 1 or end
+                yield bytes(view[start:cut])
+                start = window - (end - cut)
+                view[start:window] = view[cut:end]
 
 
 def _fast_count() -> Callable[[bytes], int]:

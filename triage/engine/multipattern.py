@@ -265,7 +265,7 @@ class Re2Matcher:
         if self._set is None:
             return []
         events: list[tuple[int, int]] = []
-        for number in self._set.Match(block):
+        for number in self._set.Match(block) or ():
             events.extend(_occurrences(self._finders[number], block, number))
         return _spread(events, self._owners)
 
