@@ -279,6 +279,7 @@ def test_the_engine_leaves_out_what_the_lint_refuses(
     # Settings keep the loggers of the house from the root, where caplog listens.
     logger = logging.getLogger("tests.engine")
     monkeypatch.setattr(logger, "handlers", [caplog.handler])
+    monkeypatch.setattr(logger, "propagate", False)
     monkeypatch.setattr(pipeline, "logger", logger)
     text = (draft / "pitfall.toml").read_text()
     start = text.index("\n[[signature]]")

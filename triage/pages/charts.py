@@ -130,7 +130,10 @@ def _rank_key(one: dict[str, Any]) -> int:
 
 
 def _points(one: dict[str, Any]) -> list[Point]:
-    return [(int(line), float(value)) for line, value in one["points"]]
+    # JSON has no word for what is no number: it is stored as null.
+    return [
+        (int(line), math.nan if value is None else float(value)) for line, value in one["points"]
+    ]
 
 
 def _chart(name: str, members: Sequence[dict[str, Any]], link: LineLink) -> Chart:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from triage.engine import Evidence, stack_tree
-from triage.engine.evidence import Point
+from triage.engine import Evidence, series, stack_tree
 
 logger = logging.getLogger(__name__)
 
@@ -21,10 +18,6 @@ MAX_FRAME_CHARACTERS = 240
 MAX_LABEL_CHARACTERS = 400
 #: Series of an incident; the page draws the first of each name.
 MAX_SERIES = 16
-#: Points of one series: a small chart has fewer pixels than twice that.
-MAX_POINTS = 160
-#: Fewer make no line.
-MIN_POINTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,55 +79,5 @@ class _Budget:
         }
 
 
-_UNITS = {"gpu_memory": "MiB", "host_memory": "MiB", "step_time": "s"}
-
-
 def _small_series(evidences: Sequence[Evidence]) -> list[dict[str, Any]]:
-    by_source: dict[tuple[str, int, int | None], list[Point]] = defaultdict(list)
-    for index, evidence in enumerate(evidences):
-        for point in evidence.points:
-            by_source[point.series, index, point.rank].append(point)
-    found = [
-        {
-            "name": name,
-            "unit": _UNITS.get(name, ""),
-            "rank": rank,
-            "text_index": index,
-            "note": _note(points, evidences[index]),
-            "points": [[point.line, point.value] for point in _thinned(points)],
-        }
-        for (name, index, rank), points in by_source.items()
-        if len(points) >= MIN_POINTS
-    ]
-    found.sort(key=lambda one: not one["note"])
-    return found[:MAX_SERIES]
-
-
-def _note(points: Sequence[Point], evidence: Evidence) -> str:
-    """Where the numbers stop being numbers, in words; the step where its line names one."""
-    bad = next((point for point in points if not math.isfinite(point.value)), None)
-    if bad is None:
-        return ""
-    word = "Infinite" if math.isinf(bad.value) else "NaN"
-    step = next((p for p in evidence.progress if p.line == bad.line and "step" in p.name), None)
-    at = f", step {step.done:,}," if step is not None else ""
-    return f"{word} from line {bad.line}{at} on."
-
-
-def _thinned(points: Sequence[Point]) -> list[Point]:
-    """At most MAX_POINTS in order: both ends, every least and most, the first that is no number."""
-    if len(points) <= MAX_POINTS:
-        return list(points)
-    width = len(points) / (MAX_POINTS // 3)
-    kept = {0, len(points) - 1}
-    for number in range(MAX_POINTS // 3):
-        indices = range(int(number * width), min(len(points), int((number + 1) * width)))
-        finite = [i for i in indices if math.isfinite(points[i].value)]
-        if finite:
-            kept |= {
-                min(finite, key=lambda i: points[i].value),
-                max(finite, key=lambda i: points[i].value),
-            }
-        if len(finite) < len(indices):
-            kept.add(next(i for i in indices if not math.isfinite(points[i].value)))
-    return [points[index] for index in sorted(kept)]
+    return [one.to_json() for one in series.summaries(evidences)[:MAX_SERIES]]
