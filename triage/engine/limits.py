@@ -24,6 +24,9 @@ class Limits:
     # A log with that many windows has shown how it fails; further ones end with their traceback.
     full_windows: int = 24
     lines_after_later_hit: int = 12
+    # With that many, only the first hits of a pattern open further ones; the rest is a line each.
+    max_windows: int = 200
+    windows_always: int = 2
     # Hits of one pattern that open such a window; later ones are only noted, then only counted.
     windows_per_pattern: int = 40
     hits_per_pattern: int = 120

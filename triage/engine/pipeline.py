@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -316,7 +317,9 @@ class _Scanner:
             if not self._may_match(number, data[begin:end]):
                 continue
             self._windows[number] = seen + 1
-            wide = seen < self._limits.windows_per_pattern
+            wide = seen < self._limits.windows_always or (
+                seen < self._limits.windows_per_pattern and self._opened < self._limits.max_windows
+            )
             self._opened += wide
             after = (
                 self._limits.lines_after_hit
@@ -585,9 +588,8 @@ def _numbers_by_line(
     """Pattern numbers by the index of their line, counted from `begin`; each once a line."""
     found: dict[int, list[int]] = {}
     position, index = begin, 0
-    for offset, number in events:
-        if offset < begin:
-            continue
+    for at in range(bisect_left(events, (begin, 0)), len(events)):
+        offset, number = events[at]
         if offset >= end:
             break
         index += data.count(b"\n", position, offset)

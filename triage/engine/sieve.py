@@ -14,10 +14,10 @@ from triage.engine.patterns import Literal, Pattern, prefilter_regex
 # Long enough to be rare in text, short enough for many patterns to share one; the engine hashes
 # eight bytes at once and has more to confirm behind a longer one.
 ATOM_BYTES = 8
-# Lines a MiB that an atom may single out in vain before something stricter takes its place.
-_MAX_WASTED_PER_MIB = 8
-# When the atoms are judged, in MiB of text: soon, and again should the text change.
-_REVIEWS_MIB = (2, 16, 128, 1024)
+# When the atoms are judged, in MiB of text: soon, and again should the text change. And how many
+# lines a MiB an atom may single out in vain before something stricter takes its place: to compile
+# anew costs as much as a thousand such lines.
+_REVIEWS_MIB = ((2, 8), (16, 32), (128, 32), (1024, 32))
 
 
 _Expression = tuple[bytes, bool, bool]
@@ -110,7 +110,7 @@ class Sieve:
         self._muted: set[int] = set()
         self._take(atoms)
         self._bytes = self._since_review = 0
-        self._reviews = [mib << 20 for mib in _REVIEWS_MIB]
+        self._reviews = [(mib << 20, wasted) for mib, wasted in _REVIEWS_MIB]
         self._proven = [0] * len(patterns)
 
     def find(self, block: bytes) -> list[tuple[int, int]]:
@@ -124,9 +124,8 @@ class Sieve:
         self._bytes += len(block)
         self._since_review += len(block)
         events = self._sift(block, marks) if marks else []
-        if self._reviews and self._bytes >= self._reviews[0]:
-            self._reviews.pop(0)
-            self._review()
+        if self._reviews and self._bytes >= self._reviews[0][0]:
+            self._review(self._reviews.pop(0)[1])
         return events
 
     def _sift(self, block: bytes, marks: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -181,9 +180,9 @@ class Sieve:
             for atom in self._atoms
         ]
 
-    def _review(self) -> None:
+    def _review(self, wasted_per_mib: int) -> None:
         """Puts something stricter in the place of atoms that cost more than they find."""
-        allowed = _MAX_WASTED_PER_MIB * max(self._since_review >> 20, 1)
+        allowed = wasted_per_mib * max(self._since_review >> 20, 1)
         merged: dict[_Expression, tuple[set[int], set[int]]] = {}
         before = {(a.text, a.is_literal, a.ignore_case) for a in self._atoms}
         for number, atom in enumerate(self._atoms):

@@ -117,7 +117,7 @@ def scan_files(names: Sequence[str], catalog: Catalog) -> Iterator[Evidence | Te
                     # A worker was killed, for want of memory perhaps: one at a time needs less.
                     yield _scan_safely(name, catalog)
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
 
 
 def _size_bytes(name: str) -> int:
