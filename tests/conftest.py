@@ -7,6 +7,7 @@ database that REDIS_URL names is emptied between tests.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import signal
@@ -30,6 +31,7 @@ from psycopg import sql
 
 from kb.catalog import Catalog, load_catalog
 from triage.config import celery_app
+from triage.engine import pipeline
 from triage.management.supervision.private_redis import find_redis_server, redis_command
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,6 +53,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def catalog() -> Catalog:
     """The built-in entries."""
     return load_catalog()
+
+
+@pytest.fixture
+def engine_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> pytest.LogCaptureFixture:
+    """What the engine logs; the settings keep the house's loggers from the root of caplog."""
+    logger = logging.getLogger("tests.engine")
+    monkeypatch.setattr(logger, "handlers", [caplog.handler])
+    monkeypatch.setattr(logger, "propagate", False)
+    monkeypatch.setattr(pipeline, "logger", logger)
+    return caplog
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from django.core.management import CommandError, call_command
 
 from kb.catalog import load_catalog
 from kb.catalog.lint import check_folders
-from triage.engine import diagnose, pipeline, scan
+from triage.engine import diagnose, scan
 from triage.engine.facts import FACT_VALUES, QUESTIONS
 from triage.management.commands import catalog as catalog_command
 
@@ -273,14 +272,8 @@ def test_the_engine_leaves_out_what_the_lint_refuses(
     bad: str,
     kind: str,
     engine: str,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    engine_log: pytest.LogCaptureFixture,
 ) -> None:
-    # Settings keep the loggers of the house from the root, where caplog listens.
-    logger = logging.getLogger("tests.engine")
-    monkeypatch.setattr(logger, "handlers", [caplog.handler])
-    monkeypatch.setattr(logger, "propagate", False)
-    monkeypatch.setattr(pipeline, "logger", logger)
     text = (draft / "pitfall.toml").read_text()
     start = text.index("\n[[signature]]")
     good = "turbine stalled badly"
@@ -292,7 +285,7 @@ def test_the_engine_leaves_out_what_the_lint_refuses(
     evidence = scan(io.BytesIO(b"turbine stalled badly\n"), catalog=catalog, engine=engine)
     # Whoever reads the incident cannot mend the catalog: the log of the process says it instead.
     assert evidence.notes == []
-    [note] = caplog.messages
+    [note] = engine_log.messages
     assert note.startswith(f"turbine-stalls: signature[0].{kind} was left out: {bad!r} ")
     assert f"  note: {note}" in try_text(site.parent, "turbine stalled badly\n")
     # A guard that cannot be looked for must not count as absent: the signature does not match.

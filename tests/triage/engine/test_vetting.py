@@ -78,14 +78,14 @@ def test_after_many_failures_the_rest_is_refused_unseen(monkeypatch: pytest.Monk
 
 
 def test_an_entry_of_a_site_loses_its_exploding_pattern_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, engine_log: pytest.LogCaptureFixture
 ) -> None:
     pytest.importorskip("hyperscan")
     catalog = load_catalog([builtin_folder(), _site(tmp_path / "site", EXPLODES)])
     compiled = compile_catalog(catalog)
     assert EXPLODES not in {pattern.text for pattern in compiled.patterns}
     evidence = scan(io.BytesIO(b"turbine stalled badly\n"), catalog=catalog)
-    assert "turbine-stalled: signature[0].any was left out" in caplog.text
+    assert "turbine-stalled: signature[0].any was left out" in engine_log.text
     assert diagnose([evidence], catalog).diagnoses[0].slug == "turbine-stalled"
 
 
