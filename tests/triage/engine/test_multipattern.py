@@ -34,7 +34,7 @@ def test_the_examples_of_the_catalog_give_the_same_evidence(
     text = b"".join(
         example.path.read_bytes() + b"\n"
         for pitfall in catalog
-        for example in pitfall.positives[:1]
+        for example in pitfall.positives[:2]
         if len(example.path.read_bytes()) < 20_000
     )
     try:
@@ -43,7 +43,7 @@ def test_the_examples_of_the_catalog_give_the_same_evidence(
         pytest.skip(str(error))
     for field in dataclasses.fields(Evidence):
         assert getattr(got, field.name) == getattr(wanted, field.name), field.name
-    assert len(wanted.hits) > 200
+    assert len(wanted.hits) > 300
 
 
 def test_events_carry_a_byte_of_the_match(engine: str) -> None:
