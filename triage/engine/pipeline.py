@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from kb.catalog import Catalog, builtin_folder
 from kb.catalog.syntax import PatternError
 from kb.catalog.syntax import parse as parse_pattern
-from triage.engine import ranking, signatures, store, vetting
+from triage.engine import episodes, ranking, signatures, store, vetting
 from triage.engine.dumps import open_stream
 from triage.engine.evidence import Evidence, Hit
-from triage.engine.facts import Facts
 from triage.engine.limits import Limits
 from triage.engine.lines import Block, BlockReader, ByteStream, CodeMarker, Line, split_line
 from triage.engine.multipattern import Finder, Matcher, build_matcher
@@ -209,9 +208,10 @@ def diagnose(evidences: Sequence[Evidence], catalog: Catalog) -> Verdict:
     order = sorted(range(len(evidences)), key=lambda index: _text_key(evidences[index]))
     texts = [evidences[index] for index in order]
     vetting.refused(_foreign_patterns(catalog))
-    facts = Facts(texts)
-    matches = signatures.match(catalog, texts, facts)
-    return _renumber(ranking.decide(catalog, texts, facts, matches), order)
+    parts = episodes.split(texts)
+    found = signatures.match_parts(catalog, texts, parts)
+    told = [ranking.Episode(part, matches) for part, matches in zip(parts, found, strict=True)]
+    return _renumber(ranking.decide(catalog, texts, told), order)
 
 
 def _text_key(evidence: Evidence) -> tuple[object, ...]:
@@ -601,7 +601,7 @@ def _numbers_by_line(
 
 
 def _may_wrap(before: Line, after: Line) -> bool:
-    """Whether `after` can be the rest of `before`: no prefix, no indentation of its own."""
-    if before.is_boxed != after.is_boxed:
+    """Whether `after` can be the rest of `before`: no prefix, no stamp of a logger of its own."""
+    if before.is_boxed != after.is_boxed or after.source:
         return False
     return before.is_boxed or after.rank is None or after.rank == before.rank

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from kb.catalog import Catalog, Pitfall
 from triage.engine import flight, stack_tree
+from triage.engine.episodes import Course
 from triage.engine.evidence import Evidence, Traceback
-from triage.engine.facts import Facts
 from triage.engine.fingerprint import fingerprint
-from triage.engine.signatures import Match, Place, last_gains
+from triage.engine.signatures import Match, Place
 from triage.engine.stack_tree import StackTree
 from triage.engine.verdict import Diagnosis, EvidenceLine, Verdict
 
@@ -26,6 +26,10 @@ _WRAPPERS = re.compile(
 )
 _OTHER_RUNTIME = re.compile(r"(?:java|javax|scala|kotlin|org\.apache)\.")
 _SECONDS_LATER = 120.0
+# More than the catalog has entries: a log of many failures names them all.
+MAX_DIAGNOSES = 120
+MAX_REASONS = 8
+MAX_EVIDENCE = 12
 FALLBACK = "python-exception"
 LAUNCHER = "torchrun-child-failed"
 
@@ -44,11 +48,39 @@ class _Candidate:
         return self.match.pitfall.slug
 
 
-def decide(
-    catalog: Catalog, evidences: Sequence[Evidence], facts: Facts, matches: Sequence[Match]
-) -> Verdict:
-    """The Verdict: which of the matches is the root, what it explains, what else was seen."""
-    lasting = [m for m in matches if not m.recovered]
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One failure: the texts with the lines that tell of it, and what matches in them."""
+
+    evidences: Sequence[Evidence]
+    matches: Sequence[Match]
+
+
+def decide(catalog: Catalog, evidences: Sequence[Evidence], episodes: Sequence[Episode]) -> Verdict:
+    """The Verdict over all texts: the root of each episode, what it explains, what else was seen.
+
+    Independent failures are several roots, in order; a slug stands once, with the evidence of all
+    episodes that it has the same part in. There are at most MAX_DIAGNOSES.
+    """
+    judged = [_judge(catalog, episode) for episode in episodes]
+    if len(judged) == 1:
+        ordered = judged[0]
+    else:
+        together = [found for part in judged for found in part if not _is_bare(found)]
+        ordered = _once(sorted(together, key=lambda found: _tier(catalog, found)), catalog)
+    return _verdict(catalog, evidences, [f.diagnosis for f in ordered[:MAX_DIAGNOSES]])
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    diagnosis: Diagnosis
+    is_consequence: bool = False
+
+
+def _judge(catalog: Catalog, episode: Episode) -> list[_Found]:
+    """The diagnoses of one episode: the answer first, then what it explains."""
+    evidences = episode.evidences
+    lasting = [m for m in episode.matches if not m.recovered]
     closure = _closure(catalog, {m.pitfall.slug for m in lasting})
     candidates = [_Candidate(m, closure[m.pitfall.slug]) for m in lasting]
     kept, explained = _drop_explained(candidates)
@@ -66,11 +98,54 @@ def decide(
         confidence = "strong" if is_told_by_launcher else fallback.confidence
         diagnoses.insert(0, dataclasses.replace(fallback, explains=told, confidence=confidence))
     shown = [_diagnosis(c, evidences, {}) for c in symptoms]
+    told_slugs = {d.slug for d in (*diagnoses, *shown)}
     consequences = [_diagnosis(c, evidences, {}) for c in _consequences(candidates, explained)]
-    ordered = _answer_first(diagnoses, shown) + [
-        d for d in consequences if d.slug not in {x.slug for x in (*diagnoses, *shown)}
+    return [_Found(d) for d in _answer_first(diagnoses, shown)] + [
+        _Found(d, is_consequence=True) for d in consequences if d.slug not in told_slugs
     ]
-    return _verdict(catalog, evidences, ordered, matches)
+
+
+def _is_bare(found: _Found) -> bool:
+    """Whether it is an exception that no entry knows, without a frame: no failure of its own."""
+    return found.diagnosis.slug == FALLBACK and found.diagnosis.confidence == "hint"
+
+
+def _tier(catalog: Catalog, found: _Found) -> int:
+    """Roots before warnings before unexplained symptoms, whatever the episode."""
+    diagnosis = found.diagnosis
+    pitfall = catalog.get(diagnosis.slug)
+    if found.is_consequence:
+        return 4
+    if diagnosis.role != "root":
+        return 2
+    if diagnosis.confidence == "hint":
+        return 3
+    return 1 if pitfall is not None and pitfall.is_advisory else 0
+
+
+def _once(found: Sequence[_Found], catalog: Catalog) -> list[_Found]:
+    """Each slug in its first place, with what later episodes of the same tier add to it."""
+    first: dict[str, _Found] = {}
+    for one in found:
+        slug = one.diagnosis.slug
+        known = first.setdefault(slug, one)
+        if known is not one and _tier(catalog, known) == _tier(catalog, one):
+            first[slug] = dataclasses.replace(known, diagnosis=_add(known.diagnosis, one.diagnosis))
+    return list(first.values())
+
+
+def _add(diagnosis: Diagnosis, later: Diagnosis) -> Diagnosis:
+    """The diagnosis with the lines of a later failure of the same cause."""
+    because = diagnosis.because
+    if later.evidence and len(because) < MAX_REASONS:
+        reason = later.because[0] if later.because else "the same"
+        because = (*because, f"again on line {later.evidence[0].line}: {reason}")
+    return dataclasses.replace(
+        diagnosis,
+        because=because,
+        evidence=(diagnosis.evidence + later.evidence)[:MAX_EVIDENCE],
+        explains=tuple(dict.fromkeys((*diagnosis.explains, *later.explains))),
+    )
 
 
 def _is_first(fallback: Diagnosis, roots: Sequence[_Candidate], reach: frozenset[str]) -> bool:
@@ -260,7 +335,7 @@ def _evidence_lines(match: Match) -> tuple[EvidenceLine, ...]:
     lines += [line for fact in match.facts for line in fact.evidence]
     unique = {(e.text_index, e.line): e for e in lines}
     ordered = [unique[key] for key in sorted(unique)]
-    return tuple(ordered[:12])
+    return tuple(ordered[:MAX_EVIDENCE])
 
 
 def _number(text: str) -> str | int | float:
@@ -281,8 +356,9 @@ def _uncaught(
         return None
     for index, evidence in enumerate(evidences):
         spoken = _spoken_lines(index, matches)
+        course = Course(evidence)
         for traceback in evidence.tracebacks:
-            if not _is_failure(traceback, evidence):
+            if not _is_failure(traceback, course):
                 continue
             if any(traceback.line <= line <= traceback.end_line for line in spoken):
                 continue
@@ -300,19 +376,14 @@ def _spoken_lines(index: int, matches: Sequence[Match]) -> set[int]:
     }
 
 
-def _is_failure(traceback: Traceback, evidence: Evidence) -> bool:
+def _is_failure(traceback: Traceback, course: Course) -> bool:
     if not traceback.exception or traceback.warning or _WRAPPERS.search(traceback.exception):
         return False
     if _OTHER_RUNTIME.match(traceback.exception):
         return False
     if not traceback.frames and traceback.exception.count(".") == 0 and not traceback.message:
         return False
-    return not _went_on(traceback.rank, traceback.end_line, evidence)
-
-
-def _went_on(rank: int | None, line: int, evidence: Evidence) -> bool:
-    """Whether the rank's counters rose by several steps after the line."""
-    return line < last_gains(evidence.progress, rank)
+    return not course.went_on(traceback.rank, traceback.end_line)
 
 
 def _exception_diagnosis(pitfall: Pitfall, index: int, traceback: Traceback) -> Diagnosis:
@@ -360,7 +431,6 @@ def _verdict(
     catalog: Catalog,
     evidences: Sequence[Evidence],
     diagnoses: Sequence[Diagnosis],
-    matches: Sequence[Match],
 ) -> Verdict:
     first = diagnoses[0] if diagnoses else None
     tree = stack_tree.build(evidences)
@@ -432,15 +502,16 @@ def _shows_failure(evidences: Sequence[Evidence], tree: StackTree) -> bool:
     for evidence in evidences:
         if any(e.exit_code or e.signal for e in evidence.exits):
             return True
-        if any(_is_failure(t, evidence) or _is_cut_off(t) for t in evidence.tracebacks):
+        course = Course(evidence)
+        if any(_is_failure(t, course) or _is_cut_off(t) for t in evidence.tracebacks):
             return True
         # Of one rank's errors the last decides: a run that went on after it survived them all.
         last = {
-            h.rank: h.line
+            h.rank: h
             for h in evidence.errors
             if not h.handled and not h.warning and _SERIOUS.search(h.text)
         }
-        if any(not _went_on(rank, line, evidence) for rank, line in last.items()):
+        if any(not course.went_on(h.rank, h.line, h.text) for h in last.values()):
             return True
         # Whoever dumps stacks has a reason, unless they show the job at work.
         if evidence.refused or (evidence.stacks and not tree.is_working):

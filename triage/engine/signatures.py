@@ -10,7 +10,8 @@ from functools import lru_cache
 
 from kb.catalog import Catalog, Pitfall, Signature, syntax
 from triage.engine import vetting
-from triage.engine.evidence import Evidence, Hit, Progress
+from triage.engine.episodes import Course
+from triage.engine.evidence import Evidence, Hit
 from triage.engine.facts import Fact, Facts
 
 _ORDER = {"conclusive": 0, "strong": 1, "hint": 2}
@@ -46,11 +47,15 @@ class Match:
         return self.places[0] if self.places else None
 
     @property
-    def position(self) -> tuple[int, int]:
-        """(text, line) of the earliest evidence; facts count by their own lines."""
+    def spots(self) -> list[tuple[int, int]]:
+        """(text, line) of all evidence; facts count by their own lines."""
         spots = [(p.text_index, p.hit.line) for p in self.places]
-        spots += [(e.text_index, e.line) for fact in self.facts for e in fact.evidence]
-        return min(spots, default=(1 << 30, 1 << 30))
+        return spots + [(e.text_index, e.line) for fact in self.facts for e in fact.evidence]
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """(text, line) of the earliest evidence."""
+        return min(self.spots, default=(1 << 30, 1 << 30))
 
     @property
     def time(self) -> float | None:
@@ -62,8 +67,7 @@ class Hits:
     """Hits of all texts by pattern, with the question whether a run went on after one."""
 
     def __init__(self, evidences: Sequence[Evidence]) -> None:
-        self._evidences = evidences
-        self._last_gains: dict[tuple[int, int | None], int] = {}
+        self._courses = [Course(evidence) for evidence in evidences]
         self._by_pattern: dict[str, list[Place]] = defaultdict(list)
         for index, evidence in enumerate(evidences):
             for hit in evidence.hits:
@@ -82,22 +86,8 @@ class Hits:
 
     def is_recovered(self, place: Place) -> bool:
         """Whether the same rank's counters went on by several steps after the hit."""
-        key = (place.text_index, place.hit.rank)
-        if key not in self._last_gains:
-            self._last_gains[key] = last_gains(self._evidences[key[0]].progress, key[1])
-        return place.hit.line < self._last_gains[key]
-
-
-def last_gains(progress: Sequence[Progress], rank: int | None) -> int:
-    """Before which line the rank had a counter's last three rises still to come; 0 for none."""
-    highest: dict[tuple[str, int | None], int] = {}
-    rises: dict[tuple[str, int | None], list[int]] = defaultdict(list)
-    for step in progress:
-        key = (step.name, step.total)
-        if step.rank == rank and (key not in highest or step.done > highest[key]):
-            highest[key] = step.done
-            rises[key].append(step.line)
-    return max((sorted(lines)[-3] for lines in rises.values() if len(lines) >= 3), default=0)
+        hit = place.hit
+        return self._courses[place.text_index].went_on(hit.rank, hit.line, hit.text)
 
 
 def match(catalog: Catalog, evidences: Sequence[Evidence], facts: Facts) -> list[Match]:
@@ -109,6 +99,36 @@ def match(catalog: Catalog, evidences: Sequence[Evidence], facts: Facts) -> list
         if found:
             matches.append(_merge(found))
     return matches
+
+
+def match_parts(
+    catalog: Catalog, evidences: Sequence[Evidence], parts: Sequence[Sequence[Evidence]]
+) -> list[list[Match]]:
+    """The matches within each part of the texts.
+
+    What only the whole shows, a setting at the start and the failure that follows from it, counts
+    for the part in which it ends.
+    """
+    found = [match(catalog, part, Facts(part)) for part in parts]
+    if len(parts) == 1:
+        return found
+    known = {m.pitfall.slug for matches in found for m in matches}
+    for one in match(catalog, evidences, Facts(evidences)):
+        if one.pitfall.slug in known or one.facts:
+            continue
+        at = sorted({_part_of(spot, parts) for spot in one.spots})
+        if set(at) <= {0, at[-1]}:
+            found[at[-1]].append(one)
+    return found
+
+
+def _part_of(spot: tuple[int, int], parts: Sequence[Sequence[Evidence]]) -> int:
+    """The number of the part in which the line stands."""
+    text_index, line = spot
+    for number, part in enumerate(parts):
+        if line < part[text_index].lines:
+            return number
+    return len(parts) - 1
 
 
 def _merge(found: Sequence[Match]) -> Match:
