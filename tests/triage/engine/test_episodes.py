@@ -14,7 +14,7 @@ KILLED = "[ 8123.441] Out of memory: Killed process 4242 (python) total-vm:99kB,
 WORKER = "RuntimeError: DataLoader worker (pid 977) is killed by signal: Killed. \n"
 SHM = "RuntimeError: unable to write to file </torch_77_12_3>: No space left on device (28)\n"
 FULL = "OSError: [Errno 28] No space left on device: '/ckpt/step_100.pt'\n"
-CORRUPT = "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory\n"
+CORRUPT = "RuntimeError: PytorchStreamReader failed reading zip archive: invalid header\n"
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total\n"
 TIMEOUT = (
     "[rank0]:[E1130 {0}.123456 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective "
