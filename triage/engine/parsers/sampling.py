@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
+from collections.abc import Iterable
+from math import inf, isfinite
 
 from triage.engine.evidence import Point
 
@@ -26,10 +27,9 @@ class PointSample:
         self._room = max(max_points, _LEAST)
         self._series: dict[tuple[str, int | None], _Series] = {}
 
-    def add(self, point: Point) -> None:
+    def add(self, name: str, line: int, value: float, rank: int | None, step: int | None) -> None:
         """Takes the next point of the text."""
-        key = (point.series, point.rank)
-        series = self._series.get(key)
+        series = self._series.get((name, rank))
         if series is None:
             if (len(self._series) + 1) * _LEAST > max(self._max_points, _LEAST):
                 return
@@ -37,15 +37,19 @@ class PointSample:
                 self._room //= 2
                 for known in self._series.values():
                     known.shrink(self._room)
-            series = self._series[key] = _Series(self._room)
-        series.add(point)
+            series = self._series[name, rank] = _Series(self._room)
+        series.add(line, value, step)
 
     @property
     def points(self) -> list[Point]:
         """What is kept, in the order of the text."""
-        numbered = [item for series in self._series.values() for item in series.kept()]
-        numbered.sort(key=lambda item: (item[1].line, item[0]))
-        return [point for _, point in numbered]
+        numbered = [
+            (line, number, Point(name, line, value, rank, step))
+            for (name, rank), series in self._series.items()
+            for number, line, value, step in series.kept()
+        ]
+        numbered.sort(key=lambda item: item[:2])
+        return [point for *_, point in numbered]
 
     def counts(self) -> dict[str, int]:
         """How many points each series had: `loss`, or `loss:3` for rank 3."""
@@ -55,19 +59,27 @@ class PointSample:
         }
 
 
-_Numbered = tuple[int, Point]
+# A point without the names of its series: its number in the series, line, value and step.
+_Item = tuple[int, int, float, int | None]
 
 
 class _Series:
     def __init__(self, room: int) -> None:
         self.seen = 0
-        self._head: list[_Numbered] = []
-        self._middle: list[_Numbered] = []
-        self._tail: deque[_Numbered] = deque()
+        self._head: list[_Item] = []
+        self._middle: list[_Item] = []
+        self._tail: deque[_Item] = deque()
         self._passed = 0
         self._stride = 1
-        self._beside: dict[str, _Numbered] = {}
-        self._last_finite: _Numbered | None = None
+        self._least: _Item | None = None
+        self._least_value = inf
+        self._most: _Item | None = None
+        self._most_value = -inf
+        # Where the first and the last run of such as are no finite numbers begin, and the finite
+        # point before each.
+        self._onset: tuple[_Item, ...] = ()
+        self._run: tuple[_Item, ...] = ()
+        self._last_finite: _Item | None = None
         self._is_finite = True
         self._limit(room)
 
@@ -76,50 +88,50 @@ class _Series:
         self._head_room, self._tail_room = free // 8, free // 2
         self._middle_room = free - self._head_room - self._tail_room
 
-    def add(self, point: Point) -> None:
-        item = (self.seen, point)
+    def add(self, line: int, value: float, step: int | None) -> None:
+        item = (self.seen, line, value, step)
         self.seen += 1
-        self._note(item)
-        if len(self._head) < self._head_room and not self._tail:
+        if isfinite(value):
+            self._last_finite = item
+            if value < self._least_value:
+                self._least, self._least_value = item, value
+            if value > self._most_value:
+                self._most, self._most_value = item, value
+            self._is_finite = True
+        elif self._is_finite:
+            self._is_finite = False
+            self._run = (item,) if self._last_finite is None else (self._last_finite, item)
+            self._onset = self._onset or self._run
+        tail = self._tail
+        if not tail and len(self._head) < self._head_room:
             self._head.append(item)
             return
-        self._tail.append(item)
-        self._overflow()
+        tail.append(item)
+        if len(tail) > self._tail_room:
+            self._pass_on()
+            if len(self._middle) > self._middle_room:
+                self._thin()
 
     def shrink(self, room: int) -> None:
         self._limit(room)
         del self._head[self._head_room :]
-        self._overflow()
-
-    def _overflow(self) -> None:
         while len(self._tail) > self._tail_room:
-            item = self._tail.popleft()
-            if self._passed % self._stride == 0:
-                self._middle.append(item)
-            self._passed += 1
+            self._pass_on()
+        self._thin()
+
+    def _pass_on(self) -> None:
+        """The oldest of the tail goes to the middle, where its turn has come."""
+        item = self._tail.popleft()
+        if self._passed % self._stride == 0:
+            self._middle.append(item)
+        self._passed += 1
+
+    def _thin(self) -> None:
         while len(self._middle) > self._middle_room:
             self._middle = self._middle[::2]
             self._stride *= 2
 
-    def _note(self, item: _Numbered) -> None:
-        beside, value = self._beside, item[1].value
-        if math.isfinite(value):
-            self._last_finite, self._is_finite = item, True
-            if "least" not in beside or value < beside["least"][1].value:
-                beside["least"] = item
-            if "most" not in beside or value > beside["most"][1].value:
-                beside["most"] = item
-            return
-        if self._is_finite:
-            beside["run"] = item
-            if self._last_finite is not None:
-                beside["before run"] = self._last_finite
-            if "onset" not in beside:
-                beside["onset"] = item
-                if self._last_finite is not None:
-                    beside["before onset"] = self._last_finite
-        self._is_finite = False
-
-    def kept(self) -> list[_Numbered]:
-        items = (*self._head, *self._middle, *self._tail, *self._beside.values())
-        return list({item[0]: item for item in items}.values())
+    def kept(self) -> Iterable[_Item]:
+        ends = [item for item in (self._least, self._most) if item is not None]
+        items = (*self._head, *self._middle, *self._tail, *ends, *self._onset, *self._run)
+        return {item[0]: item for item in items}.values()
