@@ -255,10 +255,13 @@ def _deciding(signature: Signature) -> Iterator[tuple[str, str]]:
 
 
 def _circles(catalog: Catalog) -> Iterator[Fault]:
-    """Two entries that explain each other: then only their order in the text decides."""
-    explains = {p.slug: set(p.explains) for p in catalog}
+    """Two entries of one role that explain each other: only their order in the text decides.
+
+    A symptom explains a root only where it stands before it: what an abort ends, a crash begins.
+    """
+    explains = {(p.role, p.slug): set(p.explains) for p in catalog}
     for pitfall in catalog:
         for slug in pitfall.explains:
-            if pitfall.slug < slug and pitfall.slug in explains.get(slug, ()):
+            if pitfall.slug < slug and pitfall.slug in explains.get((pitfall.role, slug), ()):
                 path = pitfall.folder / "pitfall.toml"
                 yield Fault("warning", path, "explains", f"{slug} explains {pitfall.slug} too")

@@ -171,6 +171,15 @@ def test_two_that_explain_each_other_are_a_warning(
     ]
 
 
+def test_a_symptom_and_a_root_may_explain_each_other(
+    make_entry: Callable[..., Path], pitfalls: Path
+) -> None:
+    for slug, other, role in (("ant", "bee", "root"), ("bee", "ant", "symptom")):
+        changes = {"explains = []": f'explains = ["{other}"]', 'role = "root"': f'role = "{role}"'}
+        make_entry(slug, {_TOML: changes})
+    assert faults_of(pitfalls) == []
+
+
 def test_faults_of_loading_come_first_and_do_not_hide_the_others(
     make_entry: Callable[..., Path], pitfalls: Path
 ) -> None:

@@ -218,8 +218,11 @@ def _can_explain(cause: _Candidate, effect: _Candidate) -> bool:
     if cause.pitfall.is_advisory and not effect.pitfall.is_advisory:
         return False
     if cause.pitfall.role == "symptom" and effect.pitfall.role == "root":
-        # A symptom may end a process, but what stood before it is not its doing.
-        return cause.match.position < effect.match.position
+        # A symptom may end its own process; what stood before it, or on a rank that shows no such
+        # symptom, is not its doing.
+        mine, theirs = _ranks(cause.match), _ranks(effect.match)
+        is_same = not (mine and theirs) or theirs <= mine
+        return is_same and cause.match.position < effect.match.position
     if cause.match.strength == "hint" and effect.match.strength != "hint":
         return effect.pitfall.role == "symptom" and bool(cause.match.facts)
     mine, other = cause.match.time, effect.match.time

@@ -119,6 +119,70 @@ def test_the_earlier_of_two_unrelated_roots_stands_first(ask: Ask) -> None:
     assert first(ask(full + "\n" * 3 + OOM)).slug == "disk-full"
 
 
+PINNED = (
+    '  File "/opt/torch/utils/data/_utils/pin_memory.py", line 59, in pin_memory\n'
+    "    return data.pin_memory(device)\n"
+    "torch.AcceleratorError: CUDA error: out of memory\n"
+)
+SEGFAULT = "[rank{0}]: Fatal Python error: Segmentation fault\n"
+ABORTED = "[rank{0}]: Fatal Python error: Aborted\n"
+NO_COMPILER = (
+    "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:\n"
+    "RuntimeError: Failed to find C compiler. Please specify via CC environment variable.\n"
+)
+NO_FILE = "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.json'\n"
+CANCELLED = "slurmstepd: error: *** JOB 4711 ON n12 CANCELLED AT 2026-03-01T08:00:00 {0} ***\n"
+
+
+def slugs(verdict: Verdict) -> list[str]:
+    return [d.slug for d in verdict.diagnoses]
+
+
+def test_a_full_gpu_is_not_the_doing_of_the_thread_that_pins(ask: Ask) -> None:
+    thread = "RuntimeError: Pin memory thread exited unexpectedly\n"
+    verdict = ask(thread + OOM)
+    assert "cuda-out-of-memory" in slugs(verdict)
+    assert "cuda-out-of-memory" not in first(verdict).explains
+    answer = first(ask(OOM + thread))
+    assert (answer.slug, answer.explains) == (
+        "cuda-out-of-memory",
+        ("dataloader-pin-memory-failure",),
+    )
+
+
+def test_host_memory_that_cannot_be_pinned_is_no_full_gpu(ask: Ask) -> None:
+    assert "cuda-out-of-memory" not in slugs(ask(PINNED))
+
+
+def test_a_failed_compilation_loses_no_file(ask: Ask) -> None:
+    verdict = ask(NO_COMPILER + NO_FILE)
+    assert "file-not-found" not in first(verdict).explains
+    assert {"compile-backend-failure", "file-not-found"} <= set(slugs(verdict))
+
+
+def test_the_watchdog_ends_its_own_process_only(ask: Ask) -> None:
+    own = ask(WATCHDOG.format(1) + ABORTED.format(1))
+    assert (own.kind, first(own).slug) == ("undetermined", "nccl-watchdog-timeout")
+    other = ask(WATCHDOG.format(1) + SEGFAULT.format(3))
+    assert (other.kind, first(other).slug, first(other).rank) == ("named", "process-segfault", 3)
+    before = ask(SEGFAULT.format(1) + WATCHDOG.format(1))
+    assert (before.kind, first(before).slug) == ("named", "process-segfault")
+
+
+def test_a_hang_ends_at_the_time_limit(ask: Ask) -> None:
+    uneven = "RuntimeError: Detected at least one rank that exhausted inputs. Throwing\n"
+    answer = first(ask(uneven + CANCELLED.format("DUE TO TIME LIMIT")))
+    assert answer.slug == "collective-uneven-inputs"
+    assert "scheduler-killed" in answer.explains
+
+
+def test_nan_breaks_the_factorisation_that_meets_it(ask: Ask) -> None:
+    nan = "".join(f"step {n} loss nan\n" for n in range(5))
+    failed = "torch._C._LinAlgError: linalg.cholesky: The factorization could not be completed\n"
+    verdict = ask("".join(f"step {n} loss 2.1\n" for n in range(5)) + nan + failed)
+    assert first(verdict).slug == "loss-nan"
+
+
 def test_evidence_lines_are_lines_of_the_text(ask: Ask) -> None:
     lines = ["step 1", "step 2", OOM.strip(), *WATCHDOG.format(1).splitlines()]
     for diagnosis in ask("\n".join(lines)).diagnoses:
