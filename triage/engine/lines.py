@@ -310,6 +310,7 @@ _PREFIX = re.compile(
             r"\((?P<actor>[A-Za-z_][\w.:\-]*) pid=(?P<pid>\d{1,18})(?:, ip=(?P<ip>[\d.]+))?\)\s?",
             r"\[?(?P<glog>[IWEFCV])(?P<glog_date>\d{3,4}) " + _CLOCK.replace("P<", "P<g_") +
             r"(?:\s+\d+)?\s+(?P<glog_source>[\w./\-<>]+:\d+)\]\s?",
+            r"\[(?P<letter>[IWEFCD]) (?=\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)",
             r"\[(?P<tag>[IWEFCV]) (?P<tag_source>[\w./]+\.(?:cpp|cc|h|hpp|py):\d+)\]\s?",
             r"\[?" + _DATE + r"[T_ ]" + _CLOCK + _ZONE + _AFTER_STAMP,
             r"\[?" + _CLOCK.replace("P<", "P<t_") + _AFTER_STAMP,
@@ -493,7 +494,9 @@ def _take(line: Line, found: re.Match[str]) -> None:
         line.group = found["guid"] or found["pg"]
     if found["host"] or found["ip"] or found["sys_host"]:
         line.host = found["host"] or found["ip"] or found["sys_host"]
-    level = found["glog"] or found["tag"] or found["level"] or found["bare_level"]
+    level = (
+        found["glog"] or found["letter"] or found["tag"] or found["level"] or found["bare_level"]
+    )
     if level:
         line.level = _LEVELS[level]
     source = found["glog_source"] or found["tag_source"] or found["py_source"]

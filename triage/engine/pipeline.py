@@ -26,7 +26,7 @@ from triage.engine.parsers.stacks import StackParser
 from triage.engine.parsers.tracebacks import HEADER, TracebackParser
 from triage.engine.patterns import Found, Literal, Pattern
 from triage.engine.verdict import Verdict
-from triage.engine.wording import is_handled, is_mention
+from triage.engine.wording import Surroundings, is_handled, is_mention
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,8 @@ _ERROR_WORDS = (
 _SIZE_WORDS = ("world", "nranks", "num_processes", "ngpu")
 _NO_ERROR = re.compile(
     r"(?i)\b(?:0|no|zero|without) (?:errors?|failures?|failed)\b|errors?[:=]\s*(?:0|none)\b|"
-    r"failed[:=]\s*0\b|error[_ ]?(?:rate|handling|bound|msg)|mean\w* error|squared error"
+    r"failed[:=]\s*0\b|error[_ ]?(?:rate|handling|bound|msg)|mean\w* error|squared error|"
+    r"\bACPI (?:BIOS )?Error\b|module verification failed"
 )
 _TORCH_VERSION = re.compile(
     r"(?i)\b(?:py)?torch(?: version)?\s?(?:==|[:=]|\s)\s?[v'\"]?(?P<version>\d\.\d{1,2}"
@@ -248,6 +249,7 @@ class _Scanner:
         self._limits = limits
         self._evidence = Evidence()
         self._marker = CodeMarker()
+        self._around = Surroundings()
         self._tracebacks = TracebackParser(limits)
         self._collectives = CollectiveParser(limits)
         self._stacks = StackParser(limits)
@@ -385,6 +387,9 @@ class _Scanner:
         parts = list(split_line(raw, number, self._limits))
         for line in parts:
             self._marker.mark(line)
+            if self._around.is_quoted(line):
+                line.is_code = True
+                continue
             self._parse(line)
             if patterns and line.bar is None:
                 for pattern in patterns:
@@ -428,6 +433,7 @@ class _Scanner:
             and len(text) < 2_000
             and (line.level == "E" or _is_error_like(text))
             and not _NO_ERROR.search(text)
+            and not _is_mentioned(line, text)
         ):
             evidence.errors.append(self._hit(line, "", text))
 
@@ -538,6 +544,9 @@ class _Scanner:
 
     # --------------------------------------------------------------------------------- the end
 
+    def _told(self, hit: Hit) -> Hit:
+        return replace(hit, handled=True) if self._around.copes_with(hit) else hit
+
     def finish(self) -> Evidence:
         for block in self._tail:
             events = self._compiled.matcher.find(block.data)
@@ -545,8 +554,13 @@ class _Scanner:
         self._tracebacks.finish()
         self._stacks.finish()
         evidence = self._evidence
+        evidence.hits = [self._told(hit) for hit in evidence.hits]
         evidence.hits.sort(key=lambda h: (h.line, h.pattern))
-        evidence.tracebacks = self._tracebacks.tracebacks
+        evidence.errors = [self._told(hit) for hit in evidence.errors]
+        evidence.tracebacks = [
+            replace(t, warning=True) if self._around.copes_with(t) else t
+            for t in self._tracebacks.tracebacks
+        ]
         evidence.collectives = self._collectives.events
         evidence.stacks = self._stacks.stacks
         evidence.exits = self._launcher.exits
@@ -560,6 +574,12 @@ class _Scanner:
         evidence.ranks = tuple(sorted(ranks)[:65_536])
         evidence.first_time, evidence.last_time = self._first_time, self._last_time
         return evidence
+
+
+def _is_mentioned(line: Line, text: str) -> bool:
+    """Whether the line's first error-like word is only spoken of."""
+    found = _ERROR_LIKE.search(text)
+    return is_mention(line, text, found.start() if found is not None else 0)
 
 
 def _is_error_like(text: str) -> bool:

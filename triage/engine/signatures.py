@@ -77,7 +77,7 @@ class Hits:
         """Hits that count as events, earliest first."""
         places = self._by_pattern.get(pattern, [])
         if in_warnings:
-            return [p for p in places if not p.hit.mention]
+            return [p for p in places if not (p.hit.mention or p.hit.handled)]
         return [p for p in places if not (p.hit.mention or p.hit.warning or p.hit.handled)]
 
     def any_of(self, pattern: str) -> bool:

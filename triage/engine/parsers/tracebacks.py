@@ -33,6 +33,7 @@ _INSIDE = re.compile(
     r"|pin memory thread for device "
     r"\d+|replica \d+ on device \d+)"
 )
+_COUNTER = re.compile(r"(?i)\b(?:step|epoch|iter(?:ation)?|batch|update)\b[ =:#\[]{0,3}\d")
 _SPAWNED = re.compile(r"-- Process (?P<rank>\d{1,18}) terminated with the following error")
 
 
@@ -171,8 +172,8 @@ class TracebackParser:
         """Messages of several lines: the lines right behind the exception belong to it."""
         if self._growing is None or self._growing[0] != key or self._growing[1] >= 6:
             return
-        if line.source != self._growing_source:
-            # A log line with a stamp of its own is not the message's.
+        if line.source != self._growing_source or _COUNTER.search(line.text):
+            # A log line with a stamp of its own, or with the run's counter, is not the message's.
             self._growing = None
             return
         last = self.tracebacks[-1]
