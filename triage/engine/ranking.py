@@ -316,9 +316,10 @@ def _culprit(match: Match, evidences: Sequence[Evidence]) -> tuple[int | None, s
             for ending in evidence.exits:
                 if ending.is_first and ending.rank is not None:
                     return ending.rank, ending.host or host
-    for evidence in evidences:
-        if len(evidence.ranks) == 1 and len(evidences) == 1:
-            return evidence.ranks[0], host
+    if len(evidences) == 1 and len(evidences[0].ranks) == 1:
+        # The one rank that the text names may be a peer that waited for the culprit.
+        waited = {e.rank for e in evidences[0].collectives if e.kind == "timeout"}
+        return next((r for r in evidences[0].ranks if r not in waited), None), host
     return None, host
 
 

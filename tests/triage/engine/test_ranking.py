@@ -40,6 +40,11 @@ def test_a_dead_rank_explains_the_peers_timeouts(ask: Ask) -> None:
     assert [d.slug for d in verdict.diagnoses].count("nccl-watchdog-timeout") == 1
 
 
+def test_a_peer_that_waited_is_not_the_rank_that_failed(ask: Ask) -> None:
+    answer = first(ask(OOM + WATCHDOG.format(1)))
+    assert (answer.slug, answer.rank) == ("cuda-out-of-memory", None)
+
+
 def test_a_bare_timeout_is_a_symptom_and_undetermined(ask: Ask) -> None:
     verdict = ask("".join(WATCHDOG.format(r) for r in (0, 1, 2)))
     assert verdict.kind == "undetermined"
