@@ -17,9 +17,12 @@ from triage.engine.stack_tree import (
     UNNAMED,
     Process,
     Role,
+    doing,
     function_name,
     is_own,
+    is_started_anew,
     is_worker,
+    late_ranks,
     processes,
     standing_of,
     stands_of,
@@ -94,7 +97,7 @@ def dataloader_main_waits_for_stuck_worker(evidences: Sequence[Evidence]) -> Fac
         owing = [w for w in _workers_of(main, found) if w.standing.role in OWES_A_BATCH]
         stuck = [w for w in owing if w.standing.role is Role.WORKER_LOCKED]
         # The lock of a worker that is at work is given back.
-        if not stuck or len(stuck) < len(owing):
+        if not stuck or len(stuck) < len(owing) or any(is_started_anew(w.thread) for w in stuck):
             continue
         standing = next((w.standing for w in stuck if w.standing.place), None)
         place = f", at {standing.caller} ({standing.place})" if standing else ""
@@ -128,6 +131,19 @@ def main_waits_for_a_batch(evidences: Sequence[Evidence]) -> Fact | None:
         ):
             because = "the main thread waits for a batch; no worker is seen making one"
             return Fact("", because, main.rank, (_stack_line(main),))
+    return None
+
+
+def worker_stands_still_on_a_lock(evidences: Sequence[Evidence]) -> Fact | None:
+    """A DataLoader worker of a fork stands on a lock, and no dump shows its main thread."""
+    found = processes(evidences)
+    workers = [p for p in found if p.standing.role is Role.WORKER_LOCKED]
+    if any(p.is_training for p in found) or any(is_started_anew(w.thread) for w in workers):
+        return None
+    for worker in workers:
+        place = f", at {worker.standing.caller} ({worker.standing.place})"
+        because = f"a DataLoader worker stands on a lock{place if worker.standing.place else ''}"
+        return Fact("", because, worker.rank, (_stack_line(worker),))
     return None
 
 
@@ -248,12 +264,30 @@ def ranks_wait_in_different_collectives(evidences: Sequence[Evidence]) -> Fact |
     return Fact("", because, groups[0][0].rank, lines)
 
 
+def rank_at_work_while_the_others_wait(evidences: Sequence[Evidence]) -> Fact | None:
+    """Stack dumps show a rank that still works towards the collective in which the others wait."""
+    found = late_ranks(_stands(evidences))
+    if found is None:
+        return None
+    late, waiting = found
+    odd = late[0]
+    because = (
+        f"{len(waiting)} of {len(late) + len(waiting)} processes wait in {waiting[0].standing.op}, "
+        f"{len(late)} still {'is' if len(late) == 1 else 'are'} at work in "
+        f"{odd.standing.caller or odd.thread.frames[0].function}"
+    )
+    lines = (_stack_line(odd), _stack_line(waiting[0]))
+    return Fact("", because, odd.rank, lines, {"doing": doing(odd.standing)})
+
+
 def rank_outside_the_collective_others_wait_in(evidences: Sequence[Evidence]) -> Fact | None:
     """One rank is elsewhere (saving, evaluating, a branch of its own) while the others wait."""
     stands = _stands(evidences)
     waiting = [s for s in stands if s.standing.op]
     shared = {name for s in waiting for name in _own_functions(s)}
     outside = [s for s in stands if _is_on_its_own(s, shared)]
+    if late_ranks(stands) is not None:
+        return None
     if waiting and outside and len(outside) < len(stands):
         odd = outside[0]
         because = (
@@ -979,9 +1013,11 @@ QUESTIONS: dict[str, Callable[[Sequence[Evidence]], Fact | None]] = {
     for question in (
         dataloader_main_waits_for_stuck_worker,
         main_waits_for_a_batch,
+        worker_stands_still_on_a_lock,
         interrupted_while_workers_stood_still,
         interrupted_while_waiting_for_a_batch,
         ranks_wait_in_different_collectives,
+        rank_at_work_while_the_others_wait,
         rank_outside_the_collective_others_wait_in,
         ranks_stopped_at_different_batches,
         collective_differs_between_ranks,

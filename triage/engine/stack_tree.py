@@ -26,6 +26,7 @@ class Role(StrEnum):
 
     COLLECTIVE = "collective"
     CHECKPOINT = "checkpoint"
+    DATA = "data"
     LOADER_WAIT = "loader-wait"
     WORKER_LOCKED = "worker-locked"
     WORKER_IO = "worker-io"
@@ -57,11 +58,17 @@ KERNEL_PATH = "[kernel]"
 WORKING = frozenset(
     {
         Role.COMPILE, Role.OPTIMIZER, Role.BACKWARD, Role.FORWARD, Role.EVALUATION, Role.USER,
-        Role.CHECKPOINT,
+        Role.CHECKPOINT, Role.DATA,
     }
 )  # fmt: skip
 #: Roles of a DataLoader worker that owes a batch.
 OWES_A_BATCH = frozenset({Role.WORKER_LOCKED, Role.WORKER_IO, Role.WORKER_FETCHING})
+_OF_THE_JOB = frozenset(
+    {
+        Role.COLLECTIVE, Role.CHECKPOINT, Role.DATA, Role.LOADER_WAIT, Role.GPU_WAIT, Role.COMPILE,
+        Role.OPTIMIZER, Role.BACKWARD, Role.FORWARD, Role.EVALUATION,
+    }
+)  # fmt: skip
 _WORKERS = OWES_A_BATCH | {Role.WORKER_IDLE}
 _ASIDE = frozenset({Role.QUEUE_FEEDER, Role.WATCHDOG, Role.HELPER, Role.UNKNOWN})
 
@@ -125,7 +132,7 @@ _IO_PATHS = re.compile(
 )
 _IO_CHANNELS = re.compile(
     r"wait_woken|sk_wait|inet_|tcp_|unix_stream|skb_|pipe_|io_schedule|folio_|wait_on_|nfs|rpc_|"
-    r"fuse|request_wait|cl_|ll_|cv_wait|jbd2|ext4|xfs|balance_dirty|blkdev|poll|ep_|do_wait|"
+    r"fuse|request_wait|cl_|ll_|cv_wait|uninterruptible|jbd2|ext4|xfs|balance_dirty|blkdev|poll|ep_|do_wait|"
     r"hrtimer_nanosleep|__x64_sys_(?:read|recv)"
 )
 _LOCK_CHANNELS = re.compile(r"_*(?:do_)?futex|rwsem_|down_|flock|posix_lock|locks_lock")
@@ -136,6 +143,18 @@ _CHECKPOINT = re.compile(
     r"(?i)^_?(?:async_)?(?:save|load|write|dump|restore|upload)_?\w*"
     r"(?:checkpoint|ckpt|state|model|weights|snapshot|pretrained)\w*$|^(?:from|save)_pretrained$|"
     r"^checkpoint$"
+)
+# What reads a data set, prepares one, or brings data over the network.
+_DATA_PATHS = re.compile(
+    r"(?:^|/)(?:datasets/(?:arrow_dataset|arrow_reader|builder|load|iterable_dataset|fingerprint|"
+    r"download/\S+|utils/\S+)|huggingface_hub/\S+|tokenizers/\S+|tokenization_utils\w*|"
+    r"webdataset/\S+|streaming/base/\S+|pyarrow/\S+|pandas/io/\S+|h5py/\S+|zarr/\S+|lmdb/\S+|"
+    r"decord/\S+|PIL/Image|PIL/ImageFile|tarfile|gzip|ssl|http/client|urllib3/\S+|requests/\S+|"
+    r"botocore/\S+|fsspec/\S+|s3fs/\S+|gcsfs/\S+|torch/utils/data/_utils/fetch)(?:\.py)?$"
+)
+_STORAGE_CHANNELS = re.compile(
+    r"(?:folio_|io_schedule|wait_on_|nfs|rpc_|fuse|request_wait|cl_|ll_|cv_wait|jbd2|ext4|xfs|"
+    r"balance_dirty|blkdev|uninterruptible)"
 )
 _CHECKPOINT_FILES = re.compile(
     r"torch/serialization\.py$|torch/distributed/checkpoint/|safetensors|checkpoint_engine"
@@ -160,12 +179,20 @@ _WATCHDOG = re.compile(
 )
 _LAUNCHER = re.compile(
     r"torch/distributed/(?:elastic|launcher|run|launch)|accelerate/commands|deepspeed/launcher|"
-    r"torch/multiprocessing/spawn\.py|ray/_private/workers|lightning/\S*launchers"
+    r"torch/multiprocessing/spawn\.py|ray/_private/worker|lightning/\S*launchers"
 )
 _COMPILE_POOL = re.compile(r"compile_worker|subproc_pool|_inductor/compile_worker")
 _WAIT_FILES = re.compile(
     r"(?:^|/)(?:connection|queues?|selectors|threading|socket|popen_\w+|subprocess)\.py$"
 )
+_STANDARD = re.compile(
+    r"^<frozen|(?:^|/)(?:selectors|threading|subprocess|queue|socket|signal|runpy|contextlib|"
+    r"functools|multiprocessing/\w+|concurrent/futures/\w+|asyncio/\w+|importlib/\S+)\.py$"
+)
+_LOCK_LINE = re.compile(r"(?i)^(?:async )?with \S{0,60}(?:lock|mutex|sem)\w*\b|\.acquire\(")
+# The rank within a node, as torch.distributed.launch and DeepSpeed pass it.
+_RANK_PASSED = re.compile(r"--local[_-]rank[= ](?P<rank>\d{1,4})\b")
+_NEW_START = re.compile(r"(?:^|/)multiprocessing/(?:spawn|forkserver)\.py$")
 _WAIT_FUNCTIONS = frozenset({"wait", "select", "poll", "get", "_poll", "_recv", "accept", "sleep"})
 # A system call that does nothing but wait: by these a native dump tells.
 _NATIVE_WAIT = re.compile(
@@ -201,8 +228,15 @@ def is_own(frame: Frame) -> bool:
     return first.removesuffix(".py") not in _LIBRARIES
 
 
+_OF_COMPILER = re.compile(
+    r"@.*|\.(?:constprop|isra|part|cold|lto_priv)\b.*|\(anonymous namespace\)::"
+)
+
+
 def function_name(name: str) -> str:
-    """The function alone, without its class, its arguments and where it is nested."""
+    """The function alone, without its class, its arguments, its version and where it is nested."""
+    if "@" in name or ".c" in name or ".i" in name or ".p" in name or "(a" in name or ".l" in name:
+        name = _OF_COMPILER.sub("", name)
     return name.split("(", maxsplit=1)[0].rsplit(".", 1)[-1]
 
 
@@ -212,6 +246,11 @@ def is_worker(thread: Thread) -> bool:
         frame.function.endswith("_worker_loop") or frame.path.endswith("_utils/worker.py")
         for frame in thread.frames
     )
+
+
+def is_started_anew(thread: Thread) -> bool:
+    """Whether the process was started by spawn or forkserver, which copy no lock that is held."""
+    return any(_NEW_START.search(frame.path) for frame in thread.frames)
 
 
 def waits_for_a_batch(thread: Thread) -> bool:
@@ -303,9 +342,9 @@ def _service_role(thread: Thread) -> Role | None:
     if any(_COMPILE_POOL.search(f.path) for f in frames):
         busy = any(_COMPILES.search(f.path) for f in frames)
         return Role.COMPILE if busy else Role.COMPILE_POOL
-    if any(_LAUNCHER.search(f.path) for f in frames) and not any(
-        function_name(f.function) == "_wrap" for f in frames
-    ):
+    # A launcher that called the run's own code in this process is no more than its caller.
+    inner = next((f for f in frames if not (_is_native(f) or _STANDARD.search(f.path))), None)
+    if inner is not None and _LAUNCHER.search(inner.path) and inner.function != "_wrap":
         return Role.LAUNCHER
     return None
 
@@ -331,7 +370,7 @@ def _worker_role(thread: Thread, frames: Sequence[Frame], waits: bool | None) ->
     ):
         return Role.WORKER_LOCKED
     # `with lock:` has no frame of its own: a sleeper whose innermost frame is the dataset's.
-    if waits and is_own(top):
+    if is_own(top) and (waits or _LOCK_LINE.search(top.code)):
         return Role.WORKER_LOCKED
     return Role.WORKER_FETCHING
 
@@ -374,6 +413,12 @@ def _python_collective(frame: Frame) -> str:
 
 def _role_of_work(frames: Sequence[Frame], own: Frame | None, thread: Thread) -> Role:
     functions = [function_name(frame.function) for frame in frames]
+    if any(
+        name in ("_engine_run_backward", "run_backward", "backward")
+        and ("autograd" in f.path or "_tensor.py" in f.path or "/tensor.py" in f.path)
+        for f, name in zip(frames, functions, strict=True)
+    ) or any("autograd::Engine::" in f.function for f in frames):
+        return Role.BACKWARD
     if any(_GPU_WAIT.search(name) for name in functions) or (
         "synchronize" in functions and any("torch/cuda" in f.path for f in frames[:3])
     ):
@@ -392,16 +437,14 @@ def _role_of_work(frames: Sequence[Frame], own: Frame | None, thread: Thread) ->
     ):
         return Role.COMPILE
     if any(
-        name in ("_engine_run_backward", "run_backward", "backward")
-        and ("autograd" in f.path or "_tensor.py" in f.path or "/tensor.py" in f.path)
-        for f, name in zip(frames, functions, strict=True)
-    ) or any("autograd::Engine::" in f.function for f in frames):
-        return Role.BACKWARD
-    if any(
         _OPTIMIZERS.search(f.path) and f.is_library and name != "zero_grad"
         for f, name in zip(frames, functions, strict=True)
     ):
         return Role.OPTIMIZER
+    if any(_DATA_PATHS.search(f.path) for f in frames if not _is_native(f)) or (
+        _STORAGE_CHANNELS.match(thread.wait_channel)
+    ):
+        return Role.DATA
     if any(
         _EVALUATION.match(name)
         for f, name in zip(frames, functions, strict=True)
@@ -428,13 +471,17 @@ def _role_of_work(frames: Sequence[Frame], own: Frame | None, thread: Thread) ->
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of a dump: its main thread, and where that stands."""
+    """One process of a dump: its main thread, and where that stands.
+
+    `stood_still`: an earlier dump shows it at the same lines, too.
+    """
 
     text_index: int
     stack: StackDump
     thread: Thread
     standing: Standing
     rank: int | None = None
+    stood_still: bool = False
 
     @property
     def is_training(self) -> bool:
@@ -456,15 +503,24 @@ def processes(evidences: Sequence[Evidence]) -> list[Process]:
                 continue
             standing = standing_of(main, trusts_state=_tells_states(stack))
             key: object = (index, stack.rank, stack.pid, stack.command, main.thread_id)
-            if stack.pid is None:
+            if stack.pid is None and not (is_timer(stack) and main.thread_id):
                 key = (index, number)
-            latest.pop(key, None)
-            latest[key] = Process(index, stack, main, standing, stack.rank)
+            before = latest.pop(key, None)
+            still = before is not None and before.thread.frames == main.frames
+            latest[key] = Process(index, stack, main, standing, stack.rank, stood_still=still)
     return _ranked(list(latest.values()), evidences)
 
 
+def is_timer(stack: StackDump) -> bool:
+    """Whether the process printed the dump of itself, by faulthandler's timer."""
+    return stack.command.startswith("Timeout (")
+
+
 def _ranked(found: list[Process], evidences: Sequence[Evidence]) -> list[Process]:
-    """With the rank of the text's lines, where that text holds one process of the job."""
+    """With the rank of the text's lines, where that text holds one process of the job.
+
+    Without any, the ranks within the node that the command lines name, if all differ.
+    """
     members = Counter(p.text_index for p in found if p.is_training)
     result = []
     for process in found:
@@ -478,10 +534,30 @@ def _ranked(found: list[Process], evidences: Sequence[Evidence]) -> list[Process
             result.append(replace(process, rank=ranks[0]))
         else:
             result.append(process)
-    return result
+    training = [p for p in result if p.is_training]
+    passed = [_RANK_PASSED.search(p.stack.command) for p in training]
+    numbers = [int(found["rank"]) for found in passed if found]
+    if any(p.rank is not None for p in training) or len({*numbers}) < max(len(training), 2):
+        return result
+    by_line = {id(p): number for p, number in zip(training, numbers, strict=True)}
+    return [replace(p, rank=by_line.get(id(p), p.rank)) for p in result]
 
 
 def _main(stack: StackDump) -> Thread | None:
+    """The thread that runs the job: the main one, unless that only serves another."""
+    main = _first_thread(stack)
+    if main is None or _role_alone(main) not in (Role.LAUNCHER, Role.HELPER):
+        return main
+    # Ray, and a server that trains, run the loop in a thread beside the main one.
+    others = [t for t in stack.threads if t is not main and any(is_own(f) for f in t.frames)]
+    return next((t for t in others if _role_alone(t) in _OF_THE_JOB), main)
+
+
+def _role_alone(thread: Thread) -> Role:
+    return standing_of(thread).role
+
+
+def _first_thread(stack: StackDump) -> Thread | None:
     """The main thread: by its name, its number, as gdb counts, or by being in the run's code."""
     named = next((t for t in stack.threads if t.name in ("MainThread", "main")), None)
     if named is not None and named.frames:
@@ -590,22 +666,36 @@ def build(evidences: Sequence[Evidence]) -> StackTree:
         else:
             roots.append(process)
     buckets = _buckets(roots)
+    workers = [p for p in found if p.standing.role in OWES_A_BATCH]
     groups = [_group(bucket, len(training) or len(found), below) for bucket in buckets]
     shown = groups[:_MAX_GROUPS]
     return StackTree(
         groups=tuple(shown),
         sentence=_sentence(found, buckets),
-        is_working=bool(training) and all(_is_at_work(p) for p in training),
+        is_working=bool(training) and all(_is_at_work(p, workers) for p in training),
         processes=len(training) or len(found),
         left_out=len(groups) - len(shown),
     )
 
 
-def _is_at_work(process: Process) -> bool:
+def _moves(process: Process) -> bool:
+    return process.standing.waits is False and not process.stood_still
+
+
+def _is_at_work(process: Process, owing: Sequence[Process]) -> bool:
+    """Whether the process does its work, or waits for workers that do theirs."""
+    if process.standing.role is Role.LOADER_WAIT:
+        own = [
+            worker
+            for worker in owing
+            if worker.text_index == process.text_index
+            and worker.stack.parent_pid in (None, process.stack.pid)
+        ]
+        return bool(own) and all(w.standing.role is Role.WORKER_FETCHING and _moves(w) for w in own)
     return (
         process.standing.role in WORKING
-        and process.standing.waits is False
-        and not process.stack.command.startswith("Fatal Python error")
+        and _moves(process)
+        and not process.stack.command.startswith(("Fatal Python error", "Windows fatal"))
     )
 
 
@@ -692,7 +782,7 @@ def _thread_groups(bucket: Sequence[Process]) -> list[Group]:
     groups = []
     for (role, op, place), members in by_role.items():
         process, thread = members[0]
-        what = _DOING[role].format(op=op)
+        what = doing(Standing(role, op))
         where = f" ({place})" if place and role not in _ASIDE else ""
         groups.append(
             Group(
@@ -716,6 +806,7 @@ def _thread_groups(bucket: Sequence[Process]) -> list[Group]:
 _DOING = {
     Role.COLLECTIVE: "in {op}",
     Role.CHECKPOINT: "saving or loading a checkpoint",
+    Role.DATA: "reading, preparing or sending data",
     Role.LOADER_WAIT: "waiting for a batch",
     Role.WORKER_LOCKED: "a DataLoader worker blocked on a lock",
     Role.WORKER_IO: "a DataLoader worker waiting for input or output",
@@ -742,6 +833,7 @@ _SHOWN_ALONE = frozenset({Role.KERNEL, Role.LAUNCHER, Role.COMPILE_POOL})
 _VERBS = {
     Role.COLLECTIVE: ("waits in {op}", "wait in {op}"),
     Role.CHECKPOINT: ("saves or loads a checkpoint", "save or load a checkpoint"),
+    Role.DATA: ("reads, prepares or sends data", "read, prepare or send data"),
     Role.LOADER_WAIT: ("waits for a batch", "wait for a batch"),
     Role.WORKER_LOCKED: ("is blocked on a lock", "are blocked on a lock"),
     Role.WORKER_IO: ("waits for input or output", "wait for input or output"),
@@ -764,6 +856,11 @@ _VERBS = {
     Role.KERNEL: ("waits in the kernel, in {op}", "wait in the kernel, in {op}"),
     Role.UNKNOWN: ("is at a place that is not recognised", "are at places not recognised"),
 }
+
+
+def doing(standing: Standing) -> str:
+    """What the thread does, as `saving or loading a checkpoint`."""
+    return _DOING[standing.role].format(op=standing.op)
 
 
 def _count(number: int, one: str, many: str) -> str:
@@ -821,6 +918,49 @@ def _sentence(found: Sequence[Process], buckets: Sequence[Sequence[Process]]) ->
         parts.append(f"{word} {_VERBS[role][workers[role] != 1]}")
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+_BUSY = frozenset({Role.COMPILE, Role.CHECKPOINT, Role.DATA, Role.EVALUATION})
+
+
+def late_ranks(stands: Sequence[Process]) -> tuple[list[Process], list[Process]] | None:
+    """The few still at work, and those that wait for them in a collective: (late, waiting).
+
+    Work that only one rank does, as saving and evaluating, must stand before the call in which the
+    others wait, else nothing says that its rank will come to that call. None: nobody is late.
+    """
+    # Between two steps some are in backward while others read: only one that stays there waits.
+    waiting = [
+        s for s in stands if s.standing.op and (s.standing.op != "backward" or s.stood_still)
+    ]
+    shared = {frame.function for s in waiting for frame in s.thread.frames}
+    late = [s for s in stands if s.standing.role in _BUSY and not s.stood_still]
+    if not late or len(late) > len(waiting) or len(late) + len(waiting) < len(stands):
+        return None
+    for stand in late:
+        role = stand.standing.role
+        alone = role in (Role.CHECKPOINT, Role.EVALUATION)
+        if alone and not all(stands_before(stand, other) for other in waiting):
+            return None
+        # An evaluation that all ranks are in is a step like any other.
+        if role is Role.EVALUATION and not any(
+            _EVALUATION.match(function_name(frame.function))
+            for frame in stand.thread.frames
+            if frame.function not in shared
+        ):
+            return None
+    return late, waiting
+
+
+def stands_before(one: Process, other: Process) -> bool:
+    """Whether the first process is at an earlier line of the function that both are in."""
+    pairs = zip(reversed(one.thread.frames), reversed(other.thread.frames), strict=False)
+    for mine, theirs in pairs:
+        if (mine.path, mine.function) != (theirs.path, theirs.function):
+            return False
+        if mine.line != theirs.line:
+            return mine.line is not None and theirs.line is not None and mine.line < theirs.line
+    return False
 
 
 def stands_of(found: Iterable[Process]) -> Iterator[Process]:

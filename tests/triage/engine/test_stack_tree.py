@@ -146,7 +146,9 @@ FETCH = "fetch @torch/utils/data/_utils/fetch.py:54"
         (thread_of("synchronize @torch/cuda/__init__.py:1000", "main @t.py:1"), Role.GPU_WAIT),
         (thread_of("cuStreamSynchronize @libcuda.so.1", "main @t.py:1"), Role.GPU_WAIT),
         (
-            thread_of("sleep @x.py:1", "run @torch/distributed/elastic/agent/server/api.py:745"),
+            thread_of(
+                "_invoke_run @torch/distributed/elastic/agent/server/api.py:745", "m @t.py:1"
+            ),
             Role.LAUNCHER,
         ),
         (thread_of("c10d::HeartbeatMonitor::runLoop @libtorch.so", name="x"), Role.WATCHDOG),
