@@ -149,3 +149,90 @@ def test_the_number_of_tracebacks_is_bounded(scan_text: Scan) -> None:
 def test_a_message_on_a_warning_line_is_no_uncaught_exception(scan_text: Scan) -> None:
     evidence = scan_text("WARNING: ImportError: cannot import name 'fused_adam' from 'apex'\n")
     assert all(t.warning for t in evidence.tracebacks)
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "message"),
+    [
+        ("zlib.error: Error -3 while decompressing", "zlib.error", "Error -3 while decompressing"),
+        ("zipfile.BadZipFile: File is not a zip file", "zipfile.BadZipFile", "File is not a zip"),
+        ("queue.Empty", "queue.Empty", ""),
+        ("socket.timeout: timed out", "socket.timeout", "timed out"),
+    ],
+)
+def test_right_behind_its_frames_an_exception_may_have_any_dotted_name(
+    line: str, name: str, message: str, scan_text: Scan
+) -> None:
+    text = "\n".join(PLAIN.splitlines()[:-1]) + f"\n{line}\n"
+    (traceback,) = scan_text(text).tracebacks
+    assert traceback.exception == name
+    assert traceback.message.startswith(message)
+
+
+@pytest.mark.parametrize("line", ["run.sh: line 3: 812 Killed", "node7.cluster: task 3: Killed"])
+def test_a_script_or_host_behind_the_frames_is_no_exception(line: str, scan_text: Scan) -> None:
+    (traceback,) = scan_text("\n".join(PLAIN.splitlines()[:-1]) + f"\n{line}\n").tracebacks
+    assert traceback.exception == ""
+
+
+def test_a_dotted_name_further_down_is_not_the_exception(scan_text: Scan) -> None:
+    text = "\n".join(PLAIN.splitlines()[:-1]) + "\nepoch 3 done\nmodel.Encoder: 12 layers\n"
+    (traceback,) = scan_text(text).tracebacks
+    assert traceback.exception == ""
+
+
+def test_a_gathered_traceback_names_the_rank_that_raised_it(scan_text: Scan) -> None:
+    header = "Traceback (most recent call last):"
+    text = PLAIN.replace(header, f"{header} (RANK 5)")
+    (traceback,) = scan_text(text).tracebacks
+    assert traceback.rank == 5
+
+
+NOTEBOOK = """\
+BadKey                                    Traceback (most recent call last)
+{cell}
+      1 for epoch in range(3):
+----> 2     fit(loader)
+
+{frame}
+     10 def fit(loader):
+---> 11     for batch in loader:
+     12         raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+BadKey: 'label'
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "frame"),
+    [
+        ("<ipython-input-4-0a1b2c> in <module>", "/content/fit.py in fit(loader)"),
+        ("Cell In[4], line 2", "File ~/work/fit.py:11, in fit(loader)"),
+        ("Input In [4], in <cell line: 1>()", "File ~/work/fit.py:11, in fit(loader)"),
+    ],
+)
+def test_a_notebooks_traceback(cell: str, frame: str, scan_text: Scan) -> None:
+    evidence = scan_text(NOTEBOOK.format(cell=cell, frame=frame))
+    (traceback,) = evidence.tracebacks
+    assert (traceback.exception, traceback.message) == ("BadKey", "'label'")
+    assert [(f.function, f.line) for f in traceback.frames] == [("<module>", 2), ("fit", 11)]
+    assert traceback.frames[1].code == "for batch in loader:"
+    assert traceback.culprit == traceback.frames[1]
+    assert not any("out of memory" in hit.text for hit in evidence.hits)
+
+
+def test_the_exceptions_of_a_group(scan_text: Scan) -> None:
+    text = (
+        "  + Exception Group Traceback (most recent call last):\n"
+        '  |   File "/home/u/serve.py", line 9, in <module>\n'
+        "  |     asyncio.run(main())\n"
+        "  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)\n"
+        "  +-+---------------- 1 ----------------\n"
+        "    | Traceback (most recent call last):\n"
+        '    |   File "/home/u/serve.py", line 4, in load\n'
+        "    |     raise ValueError(path)\n"
+        "    | ValueError: /data/w.bin\n"
+        "    +------------------------------------\n"
+    )
+    found = [(t.exception, t.frames[-1].function) for t in scan_text(text).tracebacks]
+    assert found[-1] == ("ValueError", "load")

@@ -26,6 +26,23 @@ _EXCEPTION = re.compile(
     r"|Cancelled|Abort|Expired|NotFound|NotFoundError|Overflow|ZeroDivision|Iteration|Break"
     r"|Refused|Mismatch|Warning|OutOfResources|OutOfMemory)(?P<rest>:\s?.*|\s*)$"
 )
+# Right behind its frames the exception may have any name: `zlib.error: …`, `queue.Empty`.
+_BEHIND_FRAMES = re.compile(
+    r"^(?P<name>(?:[A-Za-z_]\w{0,80}\.){1,8}(?:_?[A-Z]\w{0,80}|\w{0,80}error|timeout))"
+    r"(?P<rest>:\s.*|:?\s*)$"
+)
+# IPython names the exception in the header, and lists the source around each frame.
+_NOTEBOOK_HEADER = re.compile(r"^(?P<name>[A-Za-z_]\w{1,80})\s{4,200}Traceback \(most recent")
+_NOTEBOOK_FRAME = re.compile(
+    r"^(?:File )?(?P<path>(?:/|~|<ipython|[A-Za-z]:\\)[^\n]{0,400}?)"
+    r"(?::(?P<line>\d{1,18}),)? in (?P<function>[\w<>.]{1,200})"
+    r"|^(?:Cell|Input) In ?(?P<cell>\[\d{1,18}\]), (?:line (?P<cell_line>\d{1,18})|in )"
+)
+_NOTEBOOK_CODE = re.compile(
+    r"^(?:-{1,9}> ?(?P<line>\d{1,18})|\s{1,12}\d{1,18})(?:\s(?P<code>.*))?$"
+)
+_GROUPED = re.compile(r"^ {2,80}\| ?")
+_RANK = re.compile(r"Traceback \(most recent call last\): \(RANK (?P<rank>\d{1,18})\)")
 _CAUSE = "The above exception was the direct cause of the following exception"
 _CONTEXT = "During handling of the above exception, another exception occurred"
 _INSIDE = re.compile(
@@ -46,6 +63,8 @@ class _Open:
     link: str = ""
     awaits_code: bool = False
     rank: int | None = None
+    named: str = ""
+    is_behind_frames: bool = False
 
 
 class TracebackParser:
@@ -66,13 +85,16 @@ class TracebackParser:
         return any(line - current.end <= 12 for current in self._open.values())
 
     def feed(self, line: Line) -> None:
-        """Takes the next line."""
+        """Takes the next line; marks it as code where a notebook's traceback lists the source."""
         if line.bar is not None:
             return
         text = line.text
+        if "|" in text[:12]:
+            # Each exception of a group stands behind a bar, indented as deep as the group.
+            text = _GROUPED.sub("", text)
         key = (line.rank, line.host)
         if HEADER in text:
-            self._open[key] = _Open(line, line.number, link=self._links.pop(key, ""))
+            self._open[key] = self._begin(line, text, key)
             self._growing = None
             return
         if not text:
@@ -88,7 +110,9 @@ class TracebackParser:
                 self._links[key] = "context"
             return
         current = self._open.get(key)
-        frame = self._frame(line)
+        if current is not None and current.named and self._notebook(line, current):
+            return
+        frame = self._frame(line, text)
         if frame is not None:
             if current is None:
                 # A cut start: frames without their header are a traceback all the same.
@@ -104,10 +128,45 @@ class TracebackParser:
                 current.awaits_code = False
             return
         if text[0] not in " \t":
-            self._exception(line, key, current)
+            self._exception(line, text, key, current)
 
-    def _frame(self, line: Line) -> Frame | None:
-        text = line.text
+    def _begin(self, line: Line, text: str, key: tuple[int | None, str | None]) -> _Open:
+        current = _Open(line, line.number, link=self._links.pop(key, ""))
+        if "(RANK " in text and (found := _RANK.search(text)):
+            # torch.distributed.checkpoint gathers what the ranks raised and prints all of it.
+            current.rank = int(found["rank"])
+        elif found := _NOTEBOOK_HEADER.match(text):
+            current.named = found["name"]
+        return current
+
+    def _notebook(self, line: Line, current: _Open) -> bool:
+        """Whether the line is a frame of IPython's, or of the source that it lists there."""
+        if current.frames and (found := _NOTEBOOK_CODE.match(line.text)):
+            line.is_code = True
+            current.end = line.number
+            last = current.frames[-1]
+            if found["line"] is not None and not last.code:
+                at = last.line if last.line is not None else int(found["line"][:9])
+                code = (found["code"] or "").strip()[:300]
+                current.frames[-1] = Frame(last.path, at, last.function, code)
+            return True
+        found = _NOTEBOOK_FRAME.match(line.text)
+        if found is None:
+            return False
+        at_line = found["line"] or found["cell_line"]
+        self._add_frame(
+            current,
+            Frame(
+                # `<ipython-input-3-…>` is no library's.
+                (found["path"] or f"cell {found['cell']}").strip("<>"),
+                int(at_line[:9]) if at_line else None,
+                found["function"] or "<module>",
+            ),
+        )
+        current.end = line.number
+        return True
+
+    def _frame(self, line: Line, text: str) -> Frame | None:
         if "line " in text and (found := _FRAME.match(text)):
             return Frame(found["path"], int(found["line"][:9]), found["function"] or "")
         if " in " in text and line.is_boxed and (found := _RICH_FRAME.match(text)):
@@ -116,25 +175,26 @@ class TracebackParser:
 
     def _add_frame(self, current: _Open, frame: Frame) -> None:
         current.frames.append(frame)
-        current.awaits_code = True
+        current.awaits_code = current.is_behind_frames = True
         if len(current.frames) > self._limits.max_frames:
             # The first frames say where it started, the last ones where it broke.
             del current.frames[self._limits.max_frames // 4]
             current.dropped += 1
 
     def _exception(
-        self, line: Line, key: tuple[int | None, str | None], current: _Open | None
+        self, line: Line, text: str, key: tuple[int | None, str | None], current: _Open | None
     ) -> None:
-        found = _EXCEPTION.match(line.text)
-        if found is None:
+        name, rest = self._name(text, current)
+        if not name:
+            if current is not None:
+                current.is_behind_frames = False
             self._grow(line, key)
             return
-        if current is None and not found["rest"].startswith(":"):
+        if current is None and not rest.startswith(":"):
             return
-        name = found["name"] + found["suffix"]
         if name.endswith("Warning") and current is None:
             return
-        message = found["rest"].lstrip(": ")[: self._limits.max_text_chars]
+        message = rest.lstrip(": ")[: self._limits.max_text_chars]
         if len(self.tracebacks) >= self._limits.max_tracebacks:
             self._open.pop(key, None)
             self.dropped += 1
@@ -143,6 +203,8 @@ class TracebackParser:
         if current is None and not self._is_bare_failure(line):
             return
         rank = line.rank if line.rank is not None else self._spawned_rank
+        if current is not None and current.rank is not None:
+            rank = current.rank
         self.tracebacks.append(
             Traceback(
                 line=current.line.number if current else line.number,
@@ -163,6 +225,19 @@ class TracebackParser:
         self._open.pop(key, None)
         self._growing = (key, 0)
         self._growing_source = line.source
+
+    @staticmethod
+    def _name(text: str, current: _Open | None) -> tuple[str, str]:
+        """The exception that the line names and what follows its name; ("", "") if none."""
+        if found := _EXCEPTION.match(text):
+            return found["name"] + found["suffix"], found["rest"]
+        if current is None:
+            return "", ""
+        if current.named and text.startswith(f"{current.named}:"):
+            return current.named, text[len(current.named) :]
+        if current.is_behind_frames and (found := _BEHIND_FRAMES.match(text)):
+            return found["name"], found["rest"]
+        return "", ""
 
     @staticmethod
     def _is_bare_failure(line: Line) -> bool:
@@ -201,7 +276,7 @@ class TracebackParser:
                         exception="",
                         message="",
                         frames=tuple(current.frames),
-                        rank=current.line.rank,
+                        rank=current.line.rank if current.rank is None else current.rank,
                         host=current.line.host,
                         time=current.line.time,
                         link=current.link,
