@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kb.catalog import Catalog, Pitfall
 from triage.engine import flight, stack_tree
+from triage.engine.clocks import Clocks
 from triage.engine.episodes import Course
 from triage.engine.evidence import Evidence, Traceback
 from triage.engine.fingerprint import fingerprint
@@ -26,6 +27,8 @@ _WRAPPERS = re.compile(
 )
 _OTHER_RUNTIME = re.compile(r"(?:java|javax|scala|kotlin|org\.apache)\.")
 _SECONDS_LATER = 120.0
+# What a rank says that has lost a peer: the peer was first.
+_OF_LOST_PEERS = ("nccl-watchdog-timeout", "nccl-remote-error", "gloo-failure")
 # More than the catalog has entries: a log of many failures names them all.
 MAX_DIAGNOSES = 120
 MAX_REASONS = 8
@@ -83,12 +86,13 @@ def _judge(catalog: Catalog, episode: Episode) -> list[_Found]:
     lasting = [m for m in episode.matches if not m.recovered]
     closure = _closure(catalog, {m.pitfall.slug for m in lasting})
     candidates = [_Candidate(m, closure[m.pitfall.slug]) for m in lasting]
-    kept, explained = _drop_explained(candidates)
-    roots = sorted((c for c in kept if c.pitfall.role == "root"), key=_root_order)
+    scene = _Scene(evidences, lasting)
+    kept, explained = _drop_explained(candidates, scene)
+    roots = sorted((c for c in kept if c.pitfall.role == "root"), key=scene.root_order)
     symptoms = sorted((c for c in kept if c.pitfall.role != "root"), key=_symptom_order)
-    diagnoses = [_diagnosis(c, evidences, explained) for c in roots]
+    diagnoses = [_diagnosis(c, scene, explained) for c in roots]
     fallback = _uncaught(catalog, evidences, lasting)
-    if fallback is not None and not _is_first(fallback, roots, closure[fallback.slug]):
+    if fallback is not None and not _is_first(fallback, roots, closure[fallback.slug], scene):
         fallback = None
     if fallback is not None:
         reach = closure[fallback.slug]
@@ -97,9 +101,9 @@ def _judge(catalog: Catalog, episode: Episode) -> list[_Found]:
         is_told_by_launcher = [c.slug for c in symptoms] == [LAUNCHER] and not roots
         confidence = "strong" if is_told_by_launcher else fallback.confidence
         diagnoses.insert(0, dataclasses.replace(fallback, explains=told, confidence=confidence))
-    shown = [_diagnosis(c, evidences, {}) for c in symptoms]
+    shown = [_diagnosis(c, scene, {}) for c in symptoms]
     told_slugs = {d.slug for d in (*diagnoses, *shown)}
-    consequences = [_diagnosis(c, evidences, {}) for c in _consequences(candidates, explained)]
+    consequences = [_diagnosis(c, scene, {}) for c in _consequences(candidates, explained)]
     return [_Found(d) for d in _answer_first(diagnoses, shown)] + [
         _Found(d, is_consequence=True) for d in consequences if d.slug not in told_slugs
     ]
@@ -148,7 +152,9 @@ def _add(diagnosis: Diagnosis, later: Diagnosis) -> Diagnosis:
     )
 
 
-def _is_first(fallback: Diagnosis, roots: Sequence[_Candidate], reach: frozenset[str]) -> bool:
+def _is_first(
+    fallback: Diagnosis, roots: Sequence[_Candidate], reach: frozenset[str], scene: _Scene
+) -> bool:
     """Whether the exception that no entry knows stands before all that it cannot explain.
 
     A gloo or NCCL line of another rank follows from a rank that died; whatever an entry names by
@@ -158,7 +164,9 @@ def _is_first(fallback: Diagnosis, roots: Sequence[_Candidate], reach: frozenset
     for candidate in roots:
         if candidate.match.strength == "hint" or candidate.pitfall.is_advisory:
             continue
-        if candidate.slug not in reach or candidate.match.position < (line.text_index, line.line):
+        if candidate.slug not in reach:
+            return False
+        if scene.is_before(candidate.match.spots, [(line.text_index, line.line)]):
             return False
     return True
 
@@ -185,21 +193,21 @@ def _closure(catalog: Catalog, shown: Set[str]) -> Mapping[str, frozenset[str]]:
 
 
 def _drop_explained(
-    candidates: Sequence[_Candidate],
+    candidates: Sequence[_Candidate], scene: _Scene
 ) -> tuple[list[_Candidate], dict[str, list[str]]]:
     """The candidates that nothing stronger explains, and who explains whom."""
     explained: dict[str, list[str]] = {}
     gone: set[str] = set()
-    for cause in sorted(candidates, key=_root_order):
+    for cause in sorted(candidates, key=scene.root_order):
         for effect in candidates:
             if effect.slug in gone and cause.slug in gone:
                 continue
-            if effect.slug in cause.explains and _can_explain(cause, effect):
+            if effect.slug in cause.explains and _can_explain(cause, effect, scene):
                 if (
                     cause.slug in effect.explains
                     and cause.slug not in gone
                     and effect.slug not in gone
-                    and _goes_first(effect, cause)
+                    and _goes_first(effect, cause, scene)
                 ):
                     continue
                 gone.add(effect.slug)
@@ -207,14 +215,15 @@ def _drop_explained(
     return [c for c in candidates if c.slug not in gone], explained
 
 
-def _goes_first(one: _Candidate, other: _Candidate) -> bool:
+def _goes_first(one: _Candidate, other: _Candidate, scene: _Scene) -> bool:
     """Of two that explain each other the earlier one; on one line, the one that says so itself."""
-    if one.match.position != other.match.position:
-        return one.match.position < other.match.position
-    return other.slug in one.pitfall.explains and one.slug not in other.pitfall.explains
+    is_before = scene.is_before(one.match.spots, other.match.spots)
+    if is_before is None:
+        return other.slug in one.pitfall.explains and one.slug not in other.pitfall.explains
+    return is_before
 
 
-def _can_explain(cause: _Candidate, effect: _Candidate) -> bool:
+def _can_explain(cause: _Candidate, effect: _Candidate, scene: _Scene) -> bool:
     if cause.pitfall.is_advisory and not effect.pitfall.is_advisory:
         return False
     if cause.pitfall.role == "symptom" and effect.pitfall.role == "root":
@@ -222,27 +231,99 @@ def _can_explain(cause: _Candidate, effect: _Candidate) -> bool:
         # symptom, is not its doing.
         mine, theirs = _ranks(cause.match), _ranks(effect.match)
         is_same = not (mine and theirs) or theirs <= mine
-        return is_same and cause.match.position < effect.match.position
+        return is_same and scene.is_before(cause.match.spots, effect.match.spots) is True
     if cause.match.strength == "hint" and effect.match.strength != "hint":
         return effect.pitfall.role == "symptom" and bool(cause.match.facts)
-    mine, other = cause.match.time, effect.match.time
-    # What began minutes after a failure did not cause it; clocks of hosts differ by seconds.
-    return mine is None or other is None or mine - other <= _SECONDS_LATER
+    return not scene.began_much_later(cause.match, effect.match)
 
 
-def _root_order(candidate: _Candidate) -> tuple[object, ...]:
-    match = candidate.match
-    return (
-        candidate.pitfall.is_fallback,
-        candidate.pitfall.is_advisory,
-        match.strength == "hint",
-        candidate.pitfall.role != "root",
-        match.time is None,
-        match.time if match.time is not None else 0.0,
-        match.position,
-        _ORDER[match.strength],
-        candidate.slug,
-    )
+class _Scene:
+    """What of one episode happened first, whatever its hosts' clocks say."""
+
+    def __init__(self, evidences: Sequence[Evidence], matches: Sequence[Match]) -> None:
+        self.evidences = evidences
+        self.clocks = Clocks(evidences)
+        self._complaints: dict[tuple[int, int | None], int] = {}
+        for match in matches:
+            if match.pitfall.slug in _OF_LOST_PEERS:
+                for place in match.places:
+                    key = (place.text_index, place.hit.rank)
+                    line = self._complaints.get(key, place.hit.line)
+                    self._complaints[key] = min(line, place.hit.line)
+
+    def root_order(self, candidate: _Candidate) -> tuple[object, ...]:
+        """Sorts what is likelier to be the answer before what is less so."""
+        match = candidate.match
+        moment = self.moment(match)
+        complains = self.clocks.are_several and bool(match.places)
+        return (
+            candidate.pitfall.is_fallback,
+            candidate.pitfall.is_advisory,
+            match.strength == "hint",
+            candidate.pitfall.role != "root",
+            complains and all(self._has_lost_a_peer(place) for place in match.places),
+            moment is None,
+            moment if moment is not None else 0.0,
+            match.position,
+            _ORDER[match.strength],
+            candidate.slug,
+        )
+
+    def moment(self, match: Match) -> float | None:
+        """The earliest moment that the match's lines name, on one scale."""
+        moments = (self.clocks.moment(*spot) for spot in match.spots)
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def is_before(
+        self, ones: Sequence[tuple[int, int]], others: Sequence[tuple[int, int]]
+    ) -> bool | None:
+        """Whether the earliest of the lines stands before the others'; None: nobody can tell."""
+        one, other = min(ones, default=None), min(others, default=None)
+        if one is None or other is None or one == other:
+            return None
+        shared = {text for text, _ in ones} & {text for text, _ in others}
+        if shared:
+            text = min(shared)
+            first = min(line for at, line in ones if at == text)
+            second = min(line for at, line in others if at == text)
+            return first < second if first != second else None
+        if not self.clocks.are_in_step(one[0], other[0]):
+            return None
+        moments = self.clocks.moment(*one), self.clocks.moment(*other)
+        if moments[0] is None or moments[1] is None or moments[0] == moments[1]:
+            return None
+        return moments[0] < moments[1]
+
+    def began_much_later(self, cause: Match, effect: Match) -> bool:
+        """Whether the cause began minutes after the effect; hosts' clocks differ by seconds."""
+        mine = [p for p in cause.places if p.hit.time is not None]
+        others = [p for p in effect.places if p.hit.time is not None]
+        if not mine or not others:
+            return False
+        if not self.clocks.are_in_step(mine[0].text_index, others[0].text_index):
+            return False
+        began, before = (
+            min(self.clocks.moment(p.text_index, p.hit.line) or 0.0 for p in places)
+            for places in (mine, others)
+        )
+        return began - before > _SECONDS_LATER
+
+    def earliest(self, match: Match) -> Place | None:
+        """The place that names the culprit: of a rank that did not complain of its peers before."""
+        ranked = [p for p in match.places if p.hit.rank is not None]
+        if len({p.text_index for p in match.places}) > 1:
+            timed = [p for p in ranked if p.hit.time is not None]
+            if places := timed or ranked:
+                return min(places, key=self._place_order)
+        return ranked[0] if ranked and match.first and match.first.hit.rank is None else match.first
+
+    def _place_order(self, place: Place) -> tuple[object, ...]:
+        moment = self.clocks.moment(place.text_index, place.hit.line)
+        return (self._has_lost_a_peer(place), moment or 0.0, place.text_index, place.hit.line)
+
+    def _has_lost_a_peer(self, place: Place) -> bool:
+        line = self._complaints.get((place.text_index, place.hit.rank))
+        return line is not None and line < place.hit.line
 
 
 def _symptom_order(candidate: _Candidate) -> tuple[object, ...]:
@@ -264,10 +345,10 @@ def _answer_first(roots: list[Diagnosis], symptoms: list[Diagnosis]) -> list[Dia
 
 
 def _diagnosis(
-    candidate: _Candidate, evidences: Sequence[Evidence], explained: Mapping[str, Sequence[str]]
+    candidate: _Candidate, scene: _Scene, explained: Mapping[str, Sequence[str]]
 ) -> Diagnosis:
     match, pitfall = candidate.match, candidate.pitfall
-    rank, host = _culprit(match, evidences)
+    rank, host = _culprit(match, scene)
     because = list(match.because)
     consequences = tuple(dict.fromkeys(explained.get(pitfall.slug, ())))
     if rank is not None and match.first is not None and len(_ranks(match)) > 1:
@@ -293,13 +374,14 @@ def _ranks(match: Match) -> set[int]:
     return {p.hit.rank for p in match.places if p.hit.rank is not None}
 
 
-def _culprit(match: Match, evidences: Sequence[Evidence]) -> tuple[int | None, str | None]:
+def _culprit(match: Match, scene: _Scene) -> tuple[int | None, str | None]:
     """The rank and host that the match points at: by its facts, its words, its first line."""
     for fact in match.facts:
         if fact.rank is not None:
             return fact.rank, fact.host
     named = match.values.get("rank")
-    first = _earliest(match)
+    evidences = scene.evidences
+    first = scene.earliest(match)
     host = first.hit.host if first else None
     if named is not None and named.isdecimal():
         return int(named), host
@@ -321,14 +403,6 @@ def _culprit(match: Match, evidences: Sequence[Evidence]) -> tuple[int | None, s
         waited = {e.rank for e in evidences[0].collectives if e.kind == "timeout"}
         return next((r for r in evidences[0].ranks if r not in waited), None), host
     return None, host
-
-
-def _earliest(match: Match) -> Place | None:
-    timed = [p for p in match.places if p.hit.time is not None and p.hit.rank is not None]
-    if timed and len({p.text_index for p in match.places}) > 1:
-        return min(timed, key=lambda p: p.hit.time or 0.0)
-    ranked = [p for p in match.places if p.hit.rank is not None]
-    return ranked[0] if ranked and match.first and match.first.hit.rank is None else match.first
 
 
 def _evidence_lines(match: Match) -> tuple[EvidenceLine, ...]:
