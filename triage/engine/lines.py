@@ -347,6 +347,9 @@ _WARNING_LINE = re.compile(
     r"Lightning|Possible\w*|NumbaPerformance|Sparsity\w*|Undefined\w*|Convergence|Bytes|Unicode|"
     r"Performance|Experimental\w*|Dtype|Settingwithcopy)Warning\b|^\s*(?:WARNING|Warning)\b[: ]"
 )
+_LEVEL_FIELD = re.compile(
+    r"(?i)[\s{,]\"?(?:lvl|level|levelname|log_?level|severity)\"?\s?[=:]\s?\"?(?:warn|warning)\b"
+)
 _ERROR_LINE = re.compile(r"^\s*(?:ERROR|Error|FATAL|CRITICAL)\b[: ]")
 
 
@@ -457,11 +460,17 @@ def _parse(text: str, number: int, limits: Limits) -> Line:
         body = ""
     line.text = body
     if not line.level or line.level == "I":
-        if ("arning" in body or "WARNING" in body) and _WARNING_LINE.search(body, 0, 500):
+        if _is_warning(body):
             line.level = "W"
         elif not line.level and _ERROR_LINE.match(body):
             line.level = "E"
     return line
+
+
+def _is_warning(body: str) -> bool:
+    if ("arning" in body or "WARNING" in body) and _WARNING_LINE.search(body, 0, 500):
+        return True
+    return body[:1] == "{" and _LEVEL_FIELD.search(body, 0, 500) is not None
 
 
 def _strip_prefixes(line: Line, text: str) -> int:

@@ -13,25 +13,32 @@ _HANDLED = re.compile(
     r"(?i)\b(?:retrying|will retry|retry \d+|retries left|trying again|try again in|"
     r"retry (?:in|after) \d|(?:trying|attempting) to resume|"
     r"falling back|falls back|fell back|will fall back|fallback to|using .{1,40} instead|"
+    r"(?:used|uses) (?:instead|in its place)|(?:switching|switched|defaulting) to|"
+    r"(?:proceeding|carrying on|going on|moving on) (?:without|with|anyway|regardless)|"
+    r"reconnecting|reconnected|backing off|non-?fatal|not fatal|best.effort|swallow(?:ed|ing)|"
+    r"tolerated|treated as|quarantined|next smaller|"
     r"is ignored|ignoring|ignored\b|(?:error )?suppress(?:ed|ing)\b|"
     r"recovered|recover(?:ing|y) from|caught and|"
     r"(?<!not )(?<!un)handled|continuing (?:without|anyway|with)|"
-    r"skipp(?:ed|ing) (?:this |the |that |it\b|bad |broken |corrupt(?:ed)? )?"
+    r"(?:skipp|dropp|discard|exclud)(?:ed|ing) "
+    r"(?:this |the |that |it\b|bad |broken |corrupt(?:ed)? )?"
     r"(?:batch|sample|file|image|record|row|shard|item|step|trial|example|\d)|"
-    r"(?:batch|sample|file|image|record|row|shard|item|example) (?:\S{1,60} )?"
-    r"(?:is |was )?skipped|"
+    r"(?:batch|sample|file|image|record|row|shard|item|example|config\w*|candidate|choice|trial)"
+    r" (?:\S{1,60} )?(?:is |was )?(?:skipped|dropped|discarded|rejected|pruned)|"
     r"(?:reducing|decreasing|lowering|halving) (?:the )?batch|halving to|"
     r"(?:trying|retry) (?:with (?:a )?(?:smaller )?)?batch.size|"
     r"(?:using|taking|substituting) (?:an?other|a neighbou?r|the (?:next|previous|default)|"
     r"\S{1,30} (?:for it|in its place))|"
     r"replaced (?:by|with)|(?:re)?building it|rebuilding|rebuilt|starting (?:\S{1,20} )?afresh|"
+    r"(?:start(?:ing|s|ed)?|train(?:ing)?) (?:from scratch|over|with a (?:fresh|new)|anew)|"
     r"(?:running|runs|run) (?:it |on |in )?(?:eager|eagerly|sdpa|cpu)\b|"
     r"(?:raised|refused|rejected|failed|fails|raises|throws|caught|error) as expected|"
     r"(?:can|may) (?:safely )?be ignored|safe to ignore|harmless|"
     r"will be disabled|disabling)\b"
     r"|跳过|忽略|重试|降级|改用|已恢复|スキップ|無視|再試行|代わりに"
     r"|건너뜀|건너뛰|무시|다시 시도|대신"
-    r"|^\s*[\[【(<]?(?:警告|경고)[\]】)>]?[:\uff1a ]"
+    r"|^\s*[\[【(<]?(?:警告|경고|Warnung|Avertissement|Advertencia|Aviso)[\]】)>]?[:\uff1a ]"
+    r"|(?:\.{2}|->|=>|:|-) ?(?:[Pp]ass(?:ed)?|PASS(?:ED)?|ok|OK|XFAIL)\W{0,3}$"
 )
 _CLAUSE = re.compile(r"(?:[;,.:(–—。，；：]|\s-)\s*(?:(?:now|so|will|and|then|->) )?\Z")
 _ATTEMPT = re.compile(
@@ -40,7 +47,7 @@ _ATTEMPT = re.compile(
 # The program's own sentence around an exception, which goes on behind it.
 _NARRATED = re.compile(
     r"^(?!\s*[\w.]*(?:Error|Exception)\b).{3,200}?(?:Error|Exception)(?:\(|: )"
-    r".{3,400}?[)\"'](?:[,;]|\.(?= ))\s+(?P<sequel>[a-z][^\"']{3,200})$"
+    r".{3,400}?[)\"'](?:[,;]|\.(?= ))\s+(?P<sequel>[A-Za-z][^\"']{3,200})$"
 )
 _ENDS = re.compile(
     r"(?i)\b(?:see|exit|abort|stop|giv(?:e|ing) up|gave up|fail|dead|die[sd]?|kill|rais|crash|"
@@ -59,6 +66,7 @@ _ADVICE_BEFORE = re.compile(
     r"\b(?:refused|rejected|raised|failed|caught|handled) as expected\b.{0,60}|"
     r"\b(?:ok|pass|passed)\b[:\s-]{1,4}(?:it )?(?:raise[sd]|reject(?:s|ed)|throws)\b.{0,60}|"
     r"\b(?:checks? for|search(?:ed|ing)? for|looking for|grep)\b.{0,40}|\bunless\b.{0,30}|"
+    r"\b(?:no|without|never) (?:more |such |further |an? )?|"
     r"\b(?:used to|(?:we|i) (?:once |also )?(?:had|saw)) .{0,40}|"
     r"(?:如果|若是|假如|一旦|万一|常见(?:报错|问题|错误)|例如|比如|之前|以前|曾经|もし|例えば|以前|만약|"
     r"예를 들어|이전에|예전에).{0,40}|若(?:出现|报错|遇到).{0,40})$"
@@ -83,11 +91,15 @@ _COMPARED = re.compile(r"[\"'][^\"']{0,120}[\"'] (?:not )?in [a-z_]\w{0,40}(?:\(
 # A phrase in quotes in the middle of somebody's sentence, but not what "error" or ":" introduce.
 _QUOTED_BEFORE = re.compile(
     r"(?i)(?<![:=,{\[(])(?<!\berror)(?<!\bmessage)(?<!\bfailed)(?<!\bexception)(?<!\breason)"
-    r"(?<!\bwith)(?<!\bbecause)(?<!\bmsg)(?<!\bassertion)(?<!^) "
+    r"(?<!\bwith)(?<!\bbecause)(?<!\bmsg)(?<!\bassertion)(?<!\bget)(?<!\bgets)(?<!\bgetting)"
+    r"(?<!\bgot)(?<!\bgives)(?<!\bgive)(?<!\bsee)(?<!\bsees)(?<!\bseeing)(?<!\bthrows)"
+    r"(?<!\braises)(?<!\bsays)(?<!\bsaying)(?<!\bshows)(?<!\bprints)(?<!\bprinted)"
+    r"(?<!\breports)(?<!\bfollowing)(?<!\bthis)(?<!\bis)(?<!\bas)(?<!\bhit)(?<!^) "
     r"(?:[\"“「《](?:[\w.]{1,60}(?:Error|Exception)[: ]{1,2})?"
     r"|`(?:[\w.]{1,60}(?:Error|Exception)[: ]{1,2}|(?P<bare>)))$"
 )
 _EXCEPTION_WORD = re.compile(r"[\w.]{1,60}(?:Error|Exception)\b")
+_NUMBERED_STRING = re.compile(r"\s*[\w.#\-]{0,20}\s*'[^']{1,300}',?\s*$")
 _IN_LIST = re.compile(r"^[^\"]{0,120}\"(?:,\s?\"[^\"]{1,120}\"(?!\s?:)|\s?[\])]\s?,?$)")
 _LISTED = re.compile(r"\"[^\"]{1,120}\",\s?\"[^\"]{0,60}$")
 _SETTING = re.compile(r"^\s*(?:[\"']?[\w.\-]{2,60}[\"']?\s*[:=]\s*[\"'\[{(]|--?[\w\-]{2,40}[= ])")
@@ -143,7 +155,7 @@ def _is_quoted(text: str, before: str, start: int) -> bool:
         behind = text[start : start + 400]
         if _LISTED.search(before) or _IN_LIST.search(behind):
             return not _STRUCTURED.match(text)
-    if _COMPARED.search(text):
+    if _COMPARED.search(text) or _NUMBERED_STRING.match(text):
         return True
     quoted = _QUOTED_BEFORE.search(before)
     if quoted is None:
@@ -185,6 +197,10 @@ _SEQUEL = re.compile(
 )
 _SEQUEL_STARTS = frozenset("sSrRiIfFdDhHcCuUtT")
 _BULLETS = " \t-*>:.,;|"
+_FINISHED = re.compile(
+    r"(?i)\b(?:training|run|job|worker group|fit|all epochs)\b.{0,30}"
+    r"\b(?:finished|completed?|succeeded)"
+)
 _PASSED = re.compile(r"\s*(?:ok|OK|PASSED|passed)\s*$")
 _MAX_RANGES = 4_096
 _LINES_BEHIND = 8
@@ -193,10 +209,14 @@ _Key = tuple[int | None, str | None]
 
 @dataclass(slots=True)
 class _Told:
-    """A traceback on its way: where it began, where its exception stands, who introduced it."""
+    """A traceback on its way: where it began, where its exception stands, who introduced it.
+
+    `is_retry`: a warning about one of several tries stood before it.
+    """
 
     begin: int
     is_introduced: bool
+    is_retry: bool = False
     end: int = 0
 
 
@@ -214,6 +234,7 @@ class Surroundings:
         self._number = 0
         self._before: dict[_Key, Line] = {}
         self._told: dict[_Key, _Told] = {}
+        self._is_finished = False
         self._handled: dict[_Key, list[tuple[int, int]]] = {}
         self._count = 0
 
@@ -274,9 +295,14 @@ class Surroundings:
             if chained and told is not None and before is not None and _is_link(before.text):
                 self._told[key] = _Told(told.begin, told.is_introduced)
             else:
-                is_introduced = _introduces(before, line)
+                is_introduced = _introduces(before, line) or (
+                    self._is_finished
+                    and before is not None
+                    and before.text.startswith("Exception in thread ")
+                )
                 begin = before.number if is_introduced and before is not None else line.number
-                self._told[key] = _Told(begin, is_introduced)
+                is_retry = before is not None and before.level == "W" and is_handled(before.text)
+                self._told[key] = _Told(begin, is_introduced, is_retry)
         elif told is not None and not told.end:
             if text[0] not in " \t":
                 told.end = line.number
@@ -285,7 +311,11 @@ class Surroundings:
         elif told is not None and not _is_link(text):
             if line.number - told.end > _LINES_BEHIND:
                 del self._told[key]
-            elif _PASSED.match(text) or (is_handled(text) and not _ADDRESSED.search(text)):
+            elif (
+                _PASSED.match(text)
+                or (told.is_retry and line.level == "I")
+                or (is_handled(text) and not _ADDRESSED.search(text))
+            ):
                 self._keep(key, told.begin, told.end)
                 del self._told[key]
         elif (
@@ -295,6 +325,8 @@ class Surroundings:
             and _SEQUEL.match(text)
         ):
             self._keep(key, before.number, before.number)
+        if "inish" in text or "omplete" in text or "ucceeded" in text:
+            self._is_finished = self._is_finished or _FINISHED.search(text) is not None
         self._before[key] = line
         if len(self._before) > 4_096:
             self._before.clear()

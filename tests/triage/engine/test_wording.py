@@ -26,6 +26,10 @@ WORDS = "CUDA out of memory"
         "no index (EOFError: Ran out of input), made in 3.1 s",
         "cache miss: FileNotFoundError: [Errno 2] No such file: '/cache/f.bin'; building it",
         "converting frame raised error, suppressing error",
+        "NCCL is not available (RuntimeError: no GPU), switching to gloo",
+        "no checkpoint (FileNotFoundError: [Errno 2] 'a.pt'). A new run begins",
+        "check_memory ... RuntimeError: CUDA out of memory -> as it should be -> pass",
+        "config (64,128) rejected: OutOfResources: out of resource: shared memory",
         "refused as expected: mat1 and mat2 shapes cannot be multiplied",
         "显存不足 CUDA out of memory，跳过该批次",
         "CUDA out of memory のためバッチをスキップします",
@@ -75,6 +79,8 @@ def mention(text: str) -> bool:
         'FATAL = ("NCCL error", "CUDA out of memory", "Bus error")',
         'there it was "RuntimeError: CUDA out of memory" and a smaller batch helped',
         "we used to see CUDA out of memory here",
+        "two hours and no CUDA out of memory",
+        "  31002 'CUDA out of memory',",
         "如果出现 CUDA out of memory，请减小 batch_size",
         "CUDA out of memory が発生した場合はバッチを小さくしてください",
         "CUDA out of memory 가 발생한 경우 배치를 줄이세요",
@@ -94,6 +100,7 @@ def test_advice_settings_and_code_only_mention_it(text: str) -> None:
         '{"message": "CUDA out of memory"}',
         "[rank3]: RuntimeError: CUDA out of memory",
         'the engine failed with "CUDA out of memory" and stopped',
+        "I get `RuntimeError: CUDA out of memory` after one epoch",
         '{"level": "error", "msg": "CUDA out of memory", "rank": 3}',
         "Exception: OutOfMemoryError('CUDA out of memory')",
         "报错信息：CUDA out of memory",
@@ -223,3 +230,24 @@ def test_a_single_line_that_the_next_one_copes_with(ask: Ask) -> None:
     error = "WARNING ran out: CUDA out of memory. Tried to allocate 1.21 GiB (GPU 0)\n"
     assert ask(error.removeprefix("WARNING ") + " Skipping batch\n").kind == "clean"
     assert ask(error.removeprefix("WARNING ")).diagnoses[0].slug == "cuda-out-of-memory"
+
+
+RETRY = "2026-06-30 17:00:41.220 | WARNING  | data:fetch:88 - fetch failed, attempt 1 of 4\n"
+
+
+def test_a_try_that_another_one_followed(ask: Ask) -> None:
+    went_on = "2026-06-30 17:00:46.702 | INFO     | data:fetch:91 - fetched on attempt 2\n"
+    assert ask(RETRY + FAILURE + went_on).kind == "clean"
+    assert ask(RETRY + FAILURE).diagnoses[0].slug == "shape-mismatch"
+
+
+def test_a_thread_that_breaks_while_a_finished_run_shuts_down(ask: Ask) -> None:
+    thread = "Exception in thread Thread-3 (loop):\n" + OTHER_FAILURE
+    assert ask("Training finished after 30 epochs\n" + thread).kind == "clean"
+    assert ask("Training started\n" + thread).kind == "named"
+
+
+@pytest.mark.parametrize("level", ["warn", "error"])
+def test_a_structured_line_has_its_level(level: str, ask: Ask) -> None:
+    line = f'{{"lvl": "{level}", "msg": "sample", "err": "OSError: cannot identify image file"}}\n'
+    assert (ask(line).kind == "clean") == (level == "warn")
