@@ -6,6 +6,7 @@ import dataclasses
 import math
 import types
 import typing
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -270,7 +271,8 @@ class Evidence:
 
     `lines` and `bytes` are the text's size; `ranks` the ranks that prefixes and messages name,
     `counts` how many lines at least matched a pattern beyond the hits that are kept, `point_counts`
-    how many numbers each series had (`loss`, or `loss:3` for rank 3). `refused` says why a file was
+    how many numbers each series had (`loss`, or `loss:3` for rank 3), `last_lines` by rank the last
+    lines as "NUMBER<TAB>TEXT", the newest first (see said_last). `refused` says why a file was
     not read at all.
     """
 
@@ -300,6 +302,15 @@ class Evidence:
     errors: list[Hit] = field(default_factory=list)
     flight: FlightDump | None = None
     refused: str = ""
+
+    def said_last(self) -> Iterator[tuple[int | None, list[tuple[int, str]]]]:
+        """Each rank's last lines with their numbers, the newest first; rank None for the rest."""
+        for rank, lines in self.last_lines.items():
+            said = [line.partition("\t") for line in lines.split("\n")]
+            yield (
+                None if rank == "None" else int(rank),
+                [(int(number), text) for number, _, text in said if number.isdecimal()],
+            )
 
     @property
     def kind(self) -> str:

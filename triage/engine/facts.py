@@ -236,11 +236,14 @@ def _done_ranks(evidences: Sequence[Evidence]) -> set[int]:
         r"(?i)\brank ?(\d+)\b.{0,60}\b(?:done|finished|complete[d]?|end of epoch)\b"
     )
     for evidence in evidences:
-        for rank, text in evidence.last_lines.items():
-            if rank != "None" and re.search(
-                r"(?i)\b(?:epoch|loop|batches)\b.{0,30}\b(?:done|finished|complete)", text
-            ):
-                ranks.add(int(rank))
+        for rank, said in evidence.said_last():
+            for _, text in said:
+                if rank is None or _OF_LOOP.search(text):
+                    break
+                if re.search(
+                    r"(?i)\b(?:epoch|loop|batches)\b.{0,30}\b(?:done|finished|complete)", text
+                ):
+                    ranks.add(rank)
         for progress in evidence.progress:
             if found := pattern.search(progress.text):
                 ranks.add(int(found[1]))
@@ -628,15 +631,32 @@ def _last_said_to_be_at_work(evidences: Sequence[Evidence]) -> Fact | None:
         waiting = {e.rank: e for e in evidence.collectives if e.kind == "timeout"}
         if None in waiting or not waiting or any((e.numel_in or 1) > 1 for e in waiting.values()):
             continue
-        for name, last in evidence.last_lines.items():
-            number, _, text = last.partition("\t")
-            if name == "None" or int(name) in waiting or not (work := _AT_WORK.search(text)):
+        for rank, said in evidence.said_last():
+            if rank is None or rank in waiting or (work := _open_work(said)) is None:
                 continue
-            line = EvidenceLine(int(number), int(number), text, index)
-            because = (
-                f"rank {name} was {work[0].lower()} when the wait of {len(waiting)} others ended"
-            )
-            return Fact("", because, int(name), (line,))
+            number, text, doing = work
+            line = EvidenceLine(number, number, text, index)
+            because = f"rank {rank} was {doing} when the wait of {len(waiting)} others ended"
+            return Fact("", because, rank, (line,))
+    return None
+
+
+_OVER = re.compile(
+    r"(?i)\b(?:done|finished|completed?|saved|built|downloaded|written|(?:epoch|step|iter(?:ation)?|"
+    r"batch) ?[:=]? ?\d)"
+)
+
+
+def _open_work(said: Sequence[tuple[int, str]]) -> tuple[int, str, str] | None:
+    """The work that a rank last spoke of, if no newer line says that it went on to something else.
+
+    Its line's number, its line, and the word.
+    """
+    for number, text in said:
+        if work := _AT_WORK.search(text):
+            return number, text, work[0].lower()
+        if _OVER.search(text):
+            return None
     return None
 
 

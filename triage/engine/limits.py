@@ -39,6 +39,9 @@ class Limits:
     max_progress: int = 4_000
     # Eight series of 16 ranks still have some 30 points each.
     max_points: int = 4_000
+    # Lines of each rank that are kept as its last ones: what it was doing, behind what it printed
+    # when it was ended.
+    last_lines: int = 5
     # Text kept of one line.
     max_text_chars: int = 2_000
     max_evidence_bytes: int = 2 * 1024 * 1024

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 from bisect import bisect_left
@@ -256,6 +257,7 @@ class _Scanner:
         self._launcher = LauncherParser(limits)
         self._metrics = MetricsParser(limits)
         self._ranks: set[int] = set()
+        self._said: dict[int | None, deque[str]] = {}
         self._windows: dict[int, int] = {}
         self._opened = 0
         self._fed = 0
@@ -414,9 +416,12 @@ class _Scanner:
     def _notice(self, line: Line) -> None:
         """Keeps versions, last lines and error-like lines that no pattern knows."""
         evidence, text = self._evidence, line.text
-        evidence.last_lines[str(line.rank)] = f"{line.number}\t{text[:300]}"
-        if len(evidence.last_lines) > 4_096:
-            evidence.last_lines.pop(next(iter(evidence.last_lines)))
+        said = self._said.get(line.rank)
+        if said is None:
+            said = self._said[line.rank] = deque(maxlen=self._limits.last_lines)
+            if len(self._said) > 4_096:
+                self._said.pop(next(iter(self._said)))
+        said.appendleft(f"{line.number}\t{text[:300]}".replace("\n", " "))
         text = text[:2_000]
         if not evidence.torch_version and "orch" in text and (found := _TORCH_VERSION.search(text)):
             evidence.torch_version = found["version"]
@@ -563,6 +568,11 @@ class _Scanner:
         ]
         evidence.collectives = self._collectives.events
         evidence.stacks = self._stacks.stacks
+        # Of a thousand ranks the one that says something else shows by its last line.
+        kept = self._limits.last_lines if len(self._said) <= 256 else 1
+        evidence.last_lines = {
+            str(rank): "\n".join(itertools.islice(said, kept)) for rank, said in self._said.items()
+        }
         evidence.exits = self._launcher.exits
         evidence.launchers = tuple(self._launcher.launchers)
         evidence.progress = self._metrics.progress

@@ -86,3 +86,20 @@ def test_the_kind_of_a_text_in_words(scan_text: Callable[..., Evidence]) -> None
     assert scan_text("hello\n").kind == "log"
     assert scan_text("[rank3]: hello\n").kind == "rank 3"
     assert scan_text("[rank3]: hello\n[rank4]: hi\n").kind == "2 ranks"
+
+
+def test_the_last_lines_of_a_rank_are_kept_with_their_numbers(
+    scan_text: Callable[..., Evidence],
+) -> None:
+    text = "".join(f"[rank{n % 2}]: line {n}\n" for n in range(1, 21)) + "the end\n"
+    said = dict(scan_text(text).said_last())
+    assert said[None] == [(21, "the end")]
+    assert said[0] == [(n, f"line {n}") for n in (20, 18, 16, 14, 12)]
+    assert said[1][0] == (19, "line 19")
+
+
+def test_of_many_ranks_the_last_line_alone_is_kept(scan_text: Callable[..., Evidence]) -> None:
+    text = "".join(f"[rank{n % 300}]: line {n}\n" for n in range(900))
+    said = dict(scan_text(text).said_last())
+    assert len(said) == 300
+    assert said[7] == [(608, "line 607")]

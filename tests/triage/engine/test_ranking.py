@@ -188,6 +188,21 @@ def test_nan_breaks_the_factorisation_that_meets_it(ask: Ask) -> None:
     assert first(verdict).slug == "loss-nan"
 
 
+def test_a_rank_at_work_is_seen_behind_what_it_printed_when_it_was_ended(ask: Ask) -> None:
+    waits = "".join(
+        f"[rank{rank}]:[E1130 04:12:01.123456 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog "
+        "caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=1, "
+        "NumelOut=1, Timeout(ms)=600000) ran for 600001 milliseconds before timing out.\n"
+        for rank in (1, 2, 3)
+    )
+    busy = "[rank0]: INFO consolidating the optimizer's shards into /ckpt/last\n"
+    after = "[rank0]: INFO received SIGTERM\n[rank0]: INFO closing the logger\n"
+    answer = first(ask(busy + waits + after))
+    assert (answer.slug, answer.rank) == ("collective-slow-rank", 0)
+    over = "[rank0]: INFO finished in 4 s\n"
+    assert first(ask(busy + over + waits + after)).slug == "nccl-watchdog-timeout"
+
+
 def test_evidence_lines_are_lines_of_the_text(ask: Ask) -> None:
     lines = ["step 1", "step 2", OOM.strip(), *WATCHDOG.format(1).splitlines()]
     for diagnosis in ask("\n".join(lines)).diagnoses:
