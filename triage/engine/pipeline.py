@@ -23,7 +23,7 @@ from triage.engine.parsers.collectives import TRIGGERS as COLLECTIVE_TRIGGERS
 from triage.engine.parsers.collectives import CollectiveParser
 from triage.engine.parsers.launcher import LauncherParser
 from triage.engine.parsers.metrics import MetricsParser
-from triage.engine.parsers.stacks import StackParser
+from triage.engine.parsers.stacks import LINES_BEFORE_THREAD, DumpPlaces, StackParser
 from triage.engine.parsers.tracebacks import HEADER, TracebackParser
 from triage.engine.patterns import Found, Literal, Pattern
 from triage.engine.verdict import Verdict
@@ -33,6 +33,13 @@ logger = logging.getLogger(__name__)
 
 ProgressReport = Callable[[int, int], None]
 
+# Headings of processes and threads in a stack dump.
+_DUMPS = (
+    r"Process \d+: ",
+    r"(?:Thread|thread) (?:0x)?[0-9a-f]{3,18} \(",
+    r"most recent call first",
+    r"Traceback for thread \d+ ",
+)
 # Lines that open a window in a long text although no catalog pattern speaks of them.
 _STRUCTURE = (
     *(re.escape(t) for t in COLLECTIVE_TRIGGERS),
@@ -41,9 +48,8 @@ _STRUCTURE = (
     r"first observed failure",
     r"\(exitcode: ",
     r"terminated with (?:signal|exit code)",
-    r"(?:Thread|thread) (?:0x)?[0-9a-f]{3,18} \(",
-    r"Process \d+: ",
-    r"most recent call first",
+    r"\"os_thread_id\": ",
+    *_DUMPS,
 )
 _ERROR_LIKE = re.compile(
     r"(?:(?:Error|Exception)\b|\bERROR\b|\bFATAL\b|\bCRITICAL\b|\bfatal\b|[Ff]ailed\b|\b[Ee]rror:|"
@@ -254,6 +260,7 @@ class _Scanner:
         self._tracebacks = TracebackParser(limits)
         self._collectives = CollectiveParser(limits)
         self._stacks = StackParser(limits)
+        self._places = DumpPlaces()
         self._launcher = LauncherParser(limits)
         self._metrics = MetricsParser(limits)
         self._ranks: set[int] = set()
@@ -312,25 +319,35 @@ class _Scanner:
             if offset < position:
                 continue
             seen = self._windows.get(number, 0)
-            if seen >= self._limits.hits_per_pattern:
-                self._count(number)
-                finder.mute(number)
-                continue
             begin = data.rfind(b"\n", position, offset) + 1 or position
+            is_dump = number >= len(self._compiled.patterns) - len(_DUMPS)
+            # Of thousands of processes the one that stands elsewhere is the one to see.
+            is_odd = is_dump and self._places.is_new(data, begin)
+            if seen >= self._limits.hits_per_pattern and not is_odd:
+                self._count(number)
+                if not is_dump:
+                    finder.mute(number)
+                continue
             end = _line_end(data, offset + 1)
             if not self._may_match(number, data[begin:end]):
                 continue
             self._windows[number] = seen + 1
-            wide = seen < self._limits.windows_always or (
-                seen < self._limits.windows_per_pattern and self._opened < self._limits.max_windows
+            wide = (
+                is_odd
+                or seen < self._limits.windows_always
+                or (
+                    seen < self._limits.windows_per_pattern
+                    and self._opened < self._limits.max_windows
+                )
             )
             self._opened += wide
             after = (
                 self._limits.lines_after_hit
-                if self._opened <= self._limits.full_windows
+                if is_odd or self._opened <= self._limits.full_windows
                 else self._limits.lines_after_later_hit
             )
             before = self._limits.lines_before_hit if wide else 0
+            before += LINES_BEFORE_THREAD if is_odd else 0
             for _ in range(before):
                 if begin <= position:
                     break

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from triage.engine.episodes import Course
 from triage.engine.evidence import Evidence, Frame, StackDump, Thread
 from triage.engine.flight import names as rank_names
 
@@ -473,7 +474,8 @@ def _role_of_work(frames: Sequence[Frame], own: Frame | None, thread: Thread) ->
 class Process:
     """One process of a dump: its main thread, and where that stands.
 
-    `stood_still`: an earlier dump shows it at the same lines, too.
+    `stood_still`: an earlier dump shows it at the same lines, too. `outlived`: the process printed
+    the dump of itself, and its steps go on behind it.
     """
 
     text_index: int
@@ -482,6 +484,7 @@ class Process:
     standing: Standing
     rank: int | None = None
     stood_still: bool = False
+    outlived: bool = False
 
     @property
     def is_training(self) -> bool:
@@ -494,9 +497,17 @@ class Process:
 
 
 def processes(evidences: Sequence[Evidence]) -> list[Process]:
-    """The processes of all texts, in order; of several dumps of one process the last."""
+    """The processes of all texts, in order; of several dumps of one process the last.
+
+    Without those whose run went on after the dump: where they stood, they did not stay.
+    """
+    return [p for p in _last_dumps(evidences) if not p.outlived]
+
+
+def _last_dumps(evidences: Sequence[Evidence]) -> list[Process]:
     latest: dict[object, Process] = {}
     for index, evidence in enumerate(evidences):
+        course = Course(evidence) if evidence.progress else None
         for number, stack in enumerate(evidence.stacks):
             main = _main(stack)
             if main is None:
@@ -506,9 +517,25 @@ def processes(evidences: Sequence[Evidence]) -> list[Process]:
             if stack.pid is None and not (is_timer(stack) and main.thread_id):
                 key = (index, number)
             before = latest.pop(key, None)
-            still = before is not None and before.thread.frames == main.frames
-            latest[key] = Process(index, stack, main, standing, stack.rank, stood_still=still)
+            latest[key] = Process(
+                text_index=index,
+                stack=stack,
+                thread=main,
+                standing=standing,
+                rank=stack.rank,
+                stood_still=before is not None and before.thread.frames == main.frames,
+                outlived=course is not None
+                and _is_in_stream(stack, evidence)
+                and course.went_on(stack.rank, stack.end_line, stack.command),
+            )
     return _ranked(list(latest.values()), evidences)
+
+
+def _is_in_stream(stack: StackDump, evidence: Evidence) -> bool:
+    """Whether the dump stands where it was made: what somebody pasted has no place in time."""
+    if stack.rank is not None and stack.rank in evidence.ranks:
+        return True
+    return stack.pid is None and all(t.thread_id.startswith("0x") for t in stack.threads)
 
 
 def is_timer(stack: StackDump) -> bool:
@@ -654,7 +681,7 @@ class StackTree:
 
 def build(evidences: Sequence[Evidence]) -> StackTree:
     """The tree over the stack dumps of all texts of an incident."""
-    found = processes(evidences)
+    found = _last_dumps(evidences)
     training = [p for p in found if p.is_training]
     top = {(p.text_index, p.stack.pid) for p in training if p.stack.pid is not None}
     below: dict[tuple[int, int | None], list[Process]] = defaultdict(list)
@@ -683,7 +710,9 @@ def _moves(process: Process) -> bool:
 
 
 def _is_at_work(process: Process, owing: Sequence[Process]) -> bool:
-    """Whether the process does its work, or waits for workers that do theirs."""
+    """Whether the process does its work, or waits for workers that do theirs, or went on since."""
+    if process.outlived:
+        return True
     if process.standing.role is Role.LOADER_WAIT:
         own = [
             worker

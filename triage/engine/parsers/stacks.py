@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -109,10 +110,19 @@ _WCHAN_FILE = re.compile(
 )
 #: The wait channel of a process in state D, where `ps` shows none.
 UNINTERRUPTIBLE = "uninterruptible"
+# What a launcher, a mail or a chat puts before every line of a dump: `worker-1: `, `[0]: `, `> `.
+_PREFIXED = re.compile(
+    r"^(?P<prefix>\S.{0,60}?[:>|\]] ?)(?:Process \d{1,18}: |"
+    r"Thread (?:0x[0-9A-Fa-f]+|\d+) \((?:idle|active|most recent)|Current thread 0x[0-9a-f]+ \()"
+)
+_RANK_OF_PREFIX = re.compile(r"^(?:\[[a-z_]{0,12}(?P<a>\d{1,6})\]:?|(?P<b>\d{1,6})[:>|]) ?$")
+_MAX_PREFIXES = 256
 _MAX_READERS = 4_096
 # Processes at a place of their own that are kept once the bound on threads is reached.
 _MAX_ODD = 4_096
 _MAX_SHARED = 200_000
+# Threads at the same place, beside the main ones, that are kept of a large dump.
+_MAX_COPIES = 64
 # After so many lines without a frame nothing belongs to the dump before.
 _STALE = 200
 _MAX_CODE = 200
@@ -121,6 +131,49 @@ _NATIVE_KEPT = 16
 # The first words of a dump that a process prints of itself.
 _OF_FAULTHANDLER = ("Fatal Python error:", "Windows fatal exception:", "Timeout (")
 _TREE = re.compile(r"^\s*(?P<pid>\d{1,18}) ppid (?P<parent>\d{1,18}) ")
+
+
+#: Lines that stand between a process's heading and its first thread, and what names its rank.
+LINES_BEFORE_THREAD = 4
+_HEADING = re.compile(rb"(?:Traceback for t|Current t|T|t)hread ")
+_ADDRESS = re.compile(rb"0x[0-9a-f]+")
+_MAX_PLACES = 512
+_MAX_FRAMES_COMPARED = 40
+
+
+class DumpPlaces:
+    """Tells by the raw bytes of a long text which threads stand where none before them did."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+
+    def is_new(self, data: bytes, begin: int) -> bool:
+        """Whether the frames below the heading of a thread, or process, that begins there are new.
+
+        Never after some hundred new ones, which are as many as anybody reads.
+        """
+        if len(self._seen) >= _MAX_PLACES:
+            return False
+        for _ in range(LINES_BEFORE_THREAD + 1):
+            end = data.find(b"\n", begin)
+            heading = _HEADING.search(data, begin, end) if end >= 0 else None
+            if end < 0 or heading is not None:
+                break
+            begin = end + 1
+        if heading is None:
+            return False
+        prefix, frames = heading.start() - begin, []
+        for _ in range(_MAX_FRAMES_COMPARED):
+            start, end = end + 1, data.find(b"\n", end + 1)
+            frame = data[start + prefix : end if end >= 0 else len(data)]
+            if end < 0 or not frame.startswith((b" ", b"\t", b"#")):
+                break
+            frames.append(_ADDRESS.sub(b"", frame))
+        place = hash(b"".join(frames))
+        if not frames or place in self._seen:
+            return False
+        self._seen.add(place)
+        return True
 
 
 @dataclass(slots=True)
@@ -175,18 +228,31 @@ class StackParser:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._readers: dict[int | None, _Reader] = {}
+        self._readers: dict[tuple[int | None, str], _Reader] = {}
+        self._prefixes: list[str] = []
         self._shared = _Shared()
         self.stacks: list[StackDump] = []
 
     def feed(self, line: Line) -> None:
         """Takes the next line."""
-        reader = self._readers.get(line.rank)
+        prefix = self._prefix(line.text)
+        if prefix:
+            line = dataclasses.replace(line, text=line.text[len(prefix) :])
+        reader = self._readers.get((line.rank, prefix))
         if reader is None:
             if len(self._readers) >= _MAX_READERS:
                 return
-            reader = self._readers[line.rank] = _Reader(self._limits, self._shared)
+            reader = _Reader(self._limits, self._shared, _rank_of_prefix(prefix))
+            self._readers[line.rank, prefix] = reader
         reader.feed(line)
+
+    def _prefix(self, text: str) -> str:
+        """What stands before a line of a dump, as before the dump's heading; "" for nothing."""
+        if ("Process " in text or "hread " in text) and (found := _PREFIXED.match(text)):
+            prefix = found["prefix"]
+            if prefix not in self._prefixes and len(self._prefixes) < _MAX_PREFIXES:
+                self._prefixes.append(prefix)
+        return next((p for p in self._prefixes if text.startswith(p)), "")
 
     def finish(self) -> None:
         """Closes the last processes and fills in parents, and wait channels that `ps` showed."""
@@ -219,8 +285,14 @@ class _Shared:
     columns: list[str] = field(default_factory=list)
     frames: dict[Frame, Frame] = field(default_factory=dict)
     places: set[tuple[Frame, ...]] = field(default_factory=set)
+    copies: Counter[tuple[Frame, ...]] = field(default_factory=Counter)
     kept_threads: int = 0
     odd: int = 0
+
+    def is_rare(self, frames: tuple[Frame, ...]) -> bool:
+        """Whether few threads were seen at that place; counts this one."""
+        self.copies[frames] += 1
+        return self.copies[frames] <= _MAX_COPIES
 
     def same(self, frame: Frame) -> Frame:
         """The frame, one object for all that are equal."""
@@ -232,9 +304,10 @@ class _Shared:
 class _Reader:
     """Reads the dumps in one rank's lines."""
 
-    def __init__(self, limits: Limits, shared: _Shared) -> None:
+    def __init__(self, limits: Limits, shared: _Shared, rank: int | None) -> None:
         self._limits = limits
         self._shared = shared
+        self._rank = rank
         self._process: _Process | None = None
         self._thread: _Thread | None = None
         self._in_waits = False
@@ -311,7 +384,7 @@ class _Reader:
     def _new_process(self, line: Line, pid: int | None, command: str = "") -> _Process:
         """Closes the one before, and knows of the new one what was said ahead of it."""
         self.close()
-        rank = line.rank
+        rank = self._rank if line.rank is None else line.rank
         if rank is None:
             rank = self._file_rank
         if rank is None and self._said is not None and line.number - self._said[1] <= _RANK_LINES:
@@ -600,12 +673,14 @@ class _Reader:
             )
 
     def _within_bounds(self, threads: tuple[Thread, ...]) -> tuple[Thread, ...]:
-        """All threads; once there are many, the main one of a process at a new place."""
-        shared = self._shared
+        """All threads; once there are many, fewer copies, then only a main one at a new place."""
+        shared, most = self._shared, self._limits.max_stack_threads
         if not threads:
             return ()
         main = next((t for t in threads if t.name == "MainThread"), threads[-1])
-        room = self._limits.max_stack_threads - shared.kept_threads
+        if shared.kept_threads > most // 4:
+            threads = tuple(t for t in threads if t is main or shared.is_rare(t.frames))
+        room = most - shared.kept_threads
         if room <= 0:
             if main.frames in shared.places or shared.odd >= _MAX_ODD:
                 return ()
@@ -616,6 +691,11 @@ class _Reader:
         shared.places.add(main.frames)
         shared.kept_threads += len(threads)
         return threads
+
+
+def _rank_of_prefix(prefix: str) -> int | None:
+    found = _RANK_OF_PREFIX.match(prefix)
+    return int(found["a"] or found["b"]) if found else None
 
 
 def _is_row(row: dict[str, str]) -> bool:
