@@ -97,7 +97,10 @@ class CollectiveEvent:
     `kind` is "timeout" (this rank's own collective timed out), "state" (last enqueued and
     completed numbers), "observed" (it only saw another rank's signal), "mismatch" (a fingerprint
     of TORCH_DISTRIBUTED_DEBUG=DETAIL), "absent" (a peer says that this rank did not join), "wait"
-    (its wait for the store ran out). `is_named_by_peer`: another rank's line tells of this one.
+    (its wait for the store ran out), "joined" (it came to a group of `size` ranks; `op` is START or
+    COMPLETE), "called" (a call that NCCL logged). NCCL's RAS adds "launched" (calls of `op` up to
+    `seq_num`, by this rank or by `size` ranks), "status", and of processes "dead" and "silent".
+    `is_named_by_peer`: another rank's line tells of this one.
     """
 
     kind: str
@@ -113,6 +116,7 @@ class CollectiveEvent:
     ran_ms: int | None = None
     last_enqueued: int | None = None
     last_completed: int | None = None
+    size: int | None = None
     is_named_by_peer: bool = False
     host: str | None = None
     time: float | None = None

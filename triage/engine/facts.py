@@ -7,11 +7,19 @@ import math
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from triage.engine import flight
-from triage.engine.evidence import CollectiveEvent, Evidence, Point, Progress, StackDump, Thread
+from triage.engine.evidence import (
+    CollectiveEvent,
+    Evidence,
+    Hit,
+    Point,
+    Progress,
+    StackDump,
+    Thread,
+)
 from triage.engine.stack_tree import (
     OWES_A_BATCH,
     UNNAMED,
@@ -347,6 +355,7 @@ def ranks_stopped_at_different_batches(evidences: Sequence[Evidence]) -> Fact | 
     recorded = _recorded(evidences)
     if recorded is not None and recorded[0].is_next_round:
         return recorded[1]
+    by_stacks = {"source": "the ranks' stacks"}
     pair = _uneven_by_stacks(_stands(evidences))
     if pair is not None and _done_ranks(evidences):
         left, still = pair
@@ -354,7 +363,8 @@ def ranks_stopped_at_different_batches(evidences: Sequence[Evidence]) -> Fact | 
             f"one rank has left its loop and waits in {left.standing.op}, another still waits in "
             "backward"
         )
-        return Fact("", because, still.rank, (_stack_line(left), _stack_line(still)))
+        lines = (_stack_line(left), _stack_line(still))
+        return Fact("", because, still.rank, lines, by_stacks)
     counts: dict[str, int] = {}
     for evidence in evidences:
         counts.update(evidence.batches)
@@ -367,8 +377,35 @@ def ranks_stopped_at_different_batches(evidences: Sequence[Evidence]) -> Fact | 
         because = (
             f"rank {least} finished {counts[least]} batches, rank {most} finished {counts[most]}"
         )
-        return Fact("", because, int(least))
-    return _loops_of_unlike_length(evidences) if stopped else None
+        return Fact("", because, int(least), values=_BY_THEIR_LINES)
+    if not stopped:
+        return None
+    return _loops_of_unlike_length(evidences) or _loop_that_others_left(evidences)
+
+
+_BY_THEIR_LINES = {"source": "the ranks' own lines"}
+_ROUND_OPS = ("ALLREDUCE", "REDUCE_SCATTER", "ALLGATHER", "BROADCAST")
+
+
+def _loop_that_others_left(evidences: Sequence[Evidence]) -> Fact | None:
+    """The last line of some ranks ends their epoch; the others timed out inside theirs."""
+    done = _done_ranks(evidences)
+    timed_out = {e.rank: (i, e) for i, e in _events(evidences, "timeout") if e.rank is not None}
+    inside = [
+        e.op.strip("_").startswith(_ROUND_OPS) and (e.numel_in or 0) > 1
+        for _, e in timed_out.values()
+    ]
+    if not done or not inside or done & timed_out.keys() or not all(inside):
+        return None
+    index, event = next(iter(timed_out.values()))
+    odd = done if len(done) <= len(timed_out) else set(timed_out)
+    had = "had" if len(done) > 1 else "has"
+    because = (
+        f"{flight.names(done)} {had} ended the epoch, {flight.names(timed_out)} timed out in "
+        f"{_describe(event)} of one more batch"
+    )
+    lines = (_event_line(index, event),)
+    return Fact("", because, min(odd) if len(odd) == 1 else None, lines, _BY_THEIR_LINES)
 
 
 _OF_LOOP = re.compile(
@@ -398,7 +435,7 @@ def _loops_of_unlike_length(evidences: Sequence[Evidence]) -> Fact | None:
     if not total < larger <= total * 1.25 or done < total - 1:
         return None
     because = f"rank {least} has {total} batches and is through, rank {most} has {larger}"
-    return Fact("", because, least, (line, other))
+    return Fact("", because, least, (line, other), _BY_THEIR_LINES)
 
 
 # ------------------------------------------------------------------------------ collectives
@@ -435,7 +472,7 @@ def collective_differs_between_ranks(evidences: Sequence[Evidence]) -> Fact | No
         return recorded[1]
     by_group: dict[str, dict[int, tuple[int, CollectiveEvent]]] = defaultdict(dict)
     crowded: set[str] = set()
-    for index, event in _events(evidences, "timeout", "mismatch"):
+    for index, event in [*_timed_out(evidences), *_events(evidences, "mismatch")]:
         if event.rank is None or not event.op or event.op == "BARRIER":
             continue
         group = by_group[event.group]
@@ -445,32 +482,85 @@ def collective_differs_between_ranks(evidences: Sequence[Evidence]) -> Fact | No
             crowded.add(event.group)
         group.setdefault(event.rank, (index, event))
     for name, ranks in by_group.items():
-        if name in crowded or len(ranks) < 2:
-            continue
-        kinds: dict[tuple[object, ...], list[int]] = defaultdict(list)
-        for rank, (_, event) in ranks.items():
-            kinds[_identity(event)].append(rank)
-        if len(kinds) < 2:
-            continue
-        rarest = min(kinds.values(), key=lambda r: (len(r), r))
-        usual = max((k for k in kinds.values() if k is not rarest), key=len)
-        odd, other = ranks[rarest[0]], ranks[usual[0]]
-        if not _can_differ(odd[1], other[1]):
-            continue
-        because = (
-            f"rank {rarest[0]} is in {_describe(odd[1])}, rank {usual[0]} in {_describe(other[1])}"
-        )
-        lines = (_event_line(*odd), _event_line(*other))
-        culprit = rarest[0] if len(rarest) < len(usual) else None
-        if culprit is None and odd[1].kind == "mismatch":
-            # Each rank compares the others with itself: the one it names is the odd one.
-            culprit = max(odd[1], other[1], key=lambda e: e.is_named_by_peer).rank
-        return Fact("", because, culprit, lines)
+        if name not in crowded and (fact := _odd_call(ranks)) is not None:
+            return fact
+    return _logged_calls_differ(evidences)
+
+
+def _odd_call(ranks: Mapping[int, tuple[int, CollectiveEvent]]) -> Fact | None:
+    """The ranks of one group, each in one call: which of the calls does not fit the others."""
+    kinds: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for rank, (_, event) in ranks.items():
+        kinds[_identity(event)].append(rank)
+    if len(kinds) < 2:
+        return None
+    rarest = min(kinds.values(), key=lambda r: (len(r), r))
+    usual = max((k for k in kinds.values() if k is not rarest), key=len)
+    odd, other = ranks[rarest[0]], ranks[usual[0]]
+    if not _can_differ(odd[1], other[1]):
+        return None
+    because = (
+        f"rank {rarest[0]} is in {_describe(odd[1])}, rank {usual[0]} in {_describe(other[1])}"
+    )
+    lines = (_event_line(*odd), _event_line(*other))
+    culprit = rarest[0] if len(rarest) < len(usual) else None
+    if culprit is None and odd[1].kind == "mismatch":
+        # Each rank compares the others with itself: the one it names is the odd one.
+        culprit = max(odd[1], other[1], key=lambda e: e.is_named_by_peer).rank
+    return Fact("", because, culprit, lines, {"source": _SOURCES[odd[1].kind]})
+
+
+_SOURCES = {
+    "timeout": "the ranks' watchdog lines",
+    "state": "the ranks' watchdog lines",
+    "observed": "the ranks' watchdog lines",
+    "mismatch": "the fingerprints that the ranks compared",
+    "absent": "what a peer reports of it",
+    "called": "NCCL's log of calls",
+}
+
+
+def _timed_out(evidences: Sequence[Evidence]) -> list[tuple[int, CollectiveEvent]]:
+    """The timeouts, each with its process group where another line of the rank names it."""
+    states = _events(evidences, "state")
+    by_work: dict[tuple[int | None, int | None], str] = {
+        (e.rank, e.seq_num): e.group for _, e in states if e.group and e.seq_num is not None
+    }
+    only = {e.group for _, e in states if e.group}
+    usual = next(iter(only)) if len(only) == 1 else ""
+    return [
+        (i, e if e.group else replace(e, group=by_work.get((e.rank, e.seq_num), usual)))
+        for i, e in _events(evidences, "timeout")
+    ]
+
+
+def _logged_calls_differ(evidences: Sequence[Evidence]) -> Fact | None:
+    """With NCCL_DEBUG=INFO each call is logged: unlike ones at one number of a communicator."""
+    calls: dict[tuple[str, int], dict[int, list[tuple[int, CollectiveEvent]]]] = {}
+    for index, event in _events(evidences, "called"):
+        if event.rank is not None and event.seq_num is not None:
+            by_rank = calls.setdefault((event.group, event.seq_num), {})
+            by_rank.setdefault(event.rank, []).append((index, event))
+    for by_rank in calls.values():
+        # Several calls of one number were launched together, in an order of their own.
+        alone = {rank: made[0] for rank, made in by_rank.items() if len(made) == 1}
+        if len(alone) == len(by_rank) > 1 and (fact := _odd_call(alone)) is not None:
+            return fact
     return None
 
 
+# Of these a rank's share may be of a size of its own.
+_OWN_SIZES = ("BROADCAST", "ALLTOALL", "GATHER", "SCATTER", "SEND", "RECV")
+
+
+def _size_of(event: CollectiveEvent) -> object:
+    if event.kind == "timeout" and event.op.strip("_").startswith(_OWN_SIZES):
+        return None
+    return event.shape, event.numel_in
+
+
 def _identity(event: CollectiveEvent) -> tuple[object, ...]:
-    return (event.seq_num, event.op, event.shape, event.numel_in if event.op != "BROADCAST" else 0)
+    return event.seq_num, event.op, _size_of(event)
 
 
 def _can_differ(one: CollectiveEvent, other: CollectiveEvent) -> bool:
@@ -478,7 +568,7 @@ def _can_differ(one: CollectiveEvent, other: CollectiveEvent) -> bool:
     if one.kind == "mismatch" or other.kind == "mismatch":
         return True
     if one.seq_num == other.seq_num:
-        return one.op != other.op or one.numel_in != other.numel_in
+        return one.op != other.op or _size_of(one) != _size_of(other)
     return one.op != other.op and one.seq_num is not None and other.seq_num is not None
 
 
@@ -495,7 +585,10 @@ def rank_missing_from_collective(evidences: Sequence[Evidence]) -> Fact | None:
             return None
         place = "barrier" if event.op == "BARRIER" else "collective"
         because = f"rank {event.rank} never reached the {place} that the others wait in"
-        return Fact("", because, event.rank, (_event_line(index, event),))
+        values = {"source": _SOURCES["absent"]}
+        return Fact("", because, event.rank, (_event_line(index, event),), values)
+    if (behind := _rank_behind(evidences, dead)) is not None:
+        return behind
     timed_out = {e.rank for _, e in _events(evidences, "timeout") if e.rank is not None}
     seen = _events(evidences, "observed")
     # Who enqueued nothing more than it completed owes nothing: it went elsewhere.
@@ -516,7 +609,135 @@ def rank_missing_from_collective(evidences: Sequence[Evidence]) -> Fact | None:
         f"{_describe(waiting[1])}; rank {event.rank} did not: it only saw their signal"
     )
     lines = (_event_line(index, event), _event_line(*waiting))
-    return Fact("", because, event.rank, lines)
+    return Fact("", because, event.rank, lines, {"source": _SOURCES["observed"]})
+
+
+def _rank_behind(evidences: Sequence[Evidence], dead: Collection[int]) -> Fact | None:
+    """A rank whose last enqueued call stands before the one in which its group timed out."""
+    groups: dict[str, list[tuple[int, CollectiveEvent]]] = defaultdict(list)
+    for index, event in _timed_out(evidences):
+        if event.group and event.seq_num is not None and event.rank is not None:
+            groups[event.group].append((index, event))
+    waiting = {e.rank for events in groups.values() for _, e in events}
+    for name, events in groups.items():
+        seq = min(e.seq_num or 0 for _, e in events)
+        behind = {
+            e.rank: (i, e)
+            for i, e in _events(evidences, "state")
+            if e.group == name and e.rank is not None and e.last_enqueued is not None
+            if e.last_enqueued < seq and e.rank not in waiting and e.rank not in dead
+        }
+        if len(behind) != 1:
+            continue
+        (index, event), first = next(iter(behind.values())), events[0]
+        ranks = {e.rank for _, e in events}
+        last = event.last_enqueued
+        because = (
+            f"rank {event.rank} had enqueued "
+            f"{f'only up to {last}' if last is not None and last > 0 else 'nothing'} when "
+            f"{len(ranks)} rank{'s' if len(ranks) != 1 else ''} timed out in {_describe(first[1])}"
+        )
+        lines = (_event_line(index, event), _event_line(*first))
+        return Fact("", because, event.rank, lines, {"source": _SOURCES["state"]})
+    return None
+
+
+# -------------------------------------------------------------------- communicators, NCCL's RAS
+
+
+def communicator_counts_differ(evidences: Sequence[Evidence]) -> Fact | None:
+    """NCCL's RAS shows a communicator of which one rank launched more or fewer calls."""
+    groups: dict[tuple[int, str, str], list[CollectiveEvent]] = defaultdict(list)
+    for index, event in _events(evidences, "launched", "status"):
+        op = "" if event.kind == "status" else event.op
+        groups[(index, event.group, op)].append(event)
+    found: list[tuple[str, CollectiveEvent]] = []
+    for (_, group, _), events in groups.items():
+        odd = [e for e in events if e.is_named_by_peer]
+        usual = max((e for e in events if not e.is_named_by_peer), key=_size, default=None)
+        if len(odd) == 1 and usual is not None:
+            found.append((f"communicator {group}: {odd[0].text}; {usual.text}", odd[0]))
+        elif odd:
+            # A dump of few ranks names them all: the one that is behind is waited for.
+            least = min(odd, key=lambda e: (e.seq_num or 0, -1 if e.rank is None else e.rank))
+            others = "; ".join(e.text for e in odd if e is not least)[:300]
+            found.append((f"communicator {group}: {least.text}; {others}", least))
+    if not found:
+        return None
+    because, event = next(((b, e) for b, e in found if e.kind == "launched"), found[0])
+    index = next(i for i, e in _events(evidences, event.kind) if e is event)
+    details = tuple(words for words, e in found if e is not event)[:6]
+    lines = (_event_line(index, event),)
+    return Fact("", because, event.rank, lines, host=event.host, details=details)
+
+
+def _size(event: CollectiveEvent) -> int:
+    return event.size or 0
+
+
+def process_called_dead(evidences: Sequence[Evidence]) -> Fact | None:
+    """NCCL's RAS cannot reach a process of the job, and calls it dead."""
+    return _lost_process(evidences, "dead", "NCCL's RAS considers it dead")
+
+
+def process_gives_no_answer(evidences: Sequence[Evidence]) -> Fact | None:
+    """A process of the job gave NCCL's RAS no data, without being called dead."""
+    return _lost_process(evidences, "silent", "it gave NCCL's RAS no data")
+
+
+def _lost_process(evidences: Sequence[Evidence], kind: str, words: str) -> Fact | None:
+    lost = _events(evidences, kind)
+    if not lost:
+        return None
+    # The list of ranks says more than the list of processes above it.
+    index, event = next(((i, e) for i, e in lost if e.rank is not None), lost[0])
+    processes = {e.op for _, e in lost}
+    others = f"; {len(processes)} processes in all" if len(processes) > 1 else ""
+    because = f"{event.text}: {words}{others}"
+    rank = event.rank if len(processes) == 1 else None
+    host = event.host if len({e.host for _, e in lost}) == 1 else None
+    return Fact("", because, rank, (_event_line(index, event),), host=host)
+
+
+def rank_never_came_to_the_group(evidences: Sequence[Evidence]) -> Fact | None:
+    """Of a group that never came about all ranks but few say that they were there."""
+    groups: dict[str, list[tuple[int, CollectiveEvent]]] = defaultdict(list)
+    for index, event in _events(evidences, "joined"):
+        groups[event.group].append((index, event))
+    for events in groups.values():
+        size = max(_size(e) for _, e in events)
+        came = {e.rank for _, e in events if e.rank is not None}
+        if any(e.op == "COMPLETE" for _, e in events) or not came or max(came) >= size:
+            continue
+        missing = set(range(size)) - came
+        # Where whole nodes say nothing, their logs are elsewhere.
+        if not missing or len(missing) > max(1, size // 4) or len(came) < 2:
+            continue
+        because = f"{flight.names(came)} came to the group of {size}, {flight.names(missing)} not"
+        lines = tuple(_event_line(*e) for e in events[:2])
+        rank = min(missing) if len(missing) == 1 else None
+        return Fact("", because, rank, lines)
+    return None
+
+
+def ranks_read_the_same_samples(evidences: Sequence[Evidence]) -> Fact | None:
+    """All ranks that print the samples of a batch print the same ones, in the same order."""
+    printed: dict[int, list[tuple[int, Hit]]] = defaultdict(list)
+    for index, evidence in enumerate(evidences):
+        for hit in evidence.hits:
+            if hit.rank is not None and not hit.mention and "," in hit.values.get("samples", ""):
+                printed[hit.rank].append((index, hit))
+    rounds = min(map(len, printed.values()), default=0)
+    lists = {tuple(h.values["samples"] for _, h in p[:rounds]) for p in printed.values()}
+    if len(printed) < 2 or len(lists) > 1 or not rounds:
+        return None
+    because = f"{flight.names(printed)} read the same samples in the same order"
+    lines = tuple(EvidenceLine(h.line, h.line, h.text, i) for i, h in _firsts(printed))
+    return Fact("", because, None, lines)
+
+
+def _firsts(printed: Mapping[int, Sequence[tuple[int, Hit]]]) -> list[tuple[int, Hit]]:
+    return [printed[rank][0] for rank in sorted(printed)[:4]]
 
 
 def _recorded(evidences: Sequence[Evidence]) -> tuple[flight.Mismatch, Fact] | None:
@@ -549,7 +770,7 @@ def _recorded(evidences: Sequence[Evidence]) -> tuple[flight.Mismatch, Fact] | N
     if without := flight.ranks_without_dump(dumps):
         details.append(flight.ask_for(without))
     lines = tuple(EvidenceLine(1, 1, text, recorded[i][0]) for i, text in first.lines)
-    values = {"seq_num": str(first.seq)}
+    values = {"seq_num": str(first.seq), "source": "the flight-recorder dumps"}
     fact = Fact("", first.sentence, first.culprit, lines, values, details=tuple(details))
     return first, fact
 
@@ -616,7 +837,44 @@ def rank_busy_until_the_timeout(evidences: Sequence[Evidence]) -> Fact | None:
         )
         line = EvidenceLine(bar.line, bar.line, bar.text, index)
         return Fact("", because, rank, (line,))
-    return _last_said_to_be_at_work(evidences)
+    return _last_said_to_be_at_work(evidences) or _work_done_too_late(evidences)
+
+
+_DONE = re.compile(
+    r"(?i)\b(?:saved (?:\w+ ){0,3}?(?:model|checkpoint|weights|state|cache|index|\S{1,300}"
+    r"\.(?:pt|pth|bin|ckpt|safetensors|arrow|npy))\b|"
+    r"(?:finished|done|completed) (?:saving|building|downloading|tokeni[sz]ing|"
+    r"preprocessing|converting|loading|indexing|evaluating|generating|evaluation|validation|"
+    r"checkpoint)|(?:building|downloading|tokeni[sz]ing|preprocessing|indexing|evaluation|"
+    r"loading|saving) (?:took|finished|done|completed?)|checkpoint (?:saved|written)|"
+    r"written (?:in|after) \d)"
+)
+
+# What a handler of the failure itself saves is no work that the others waited for.
+_LAST_RESORT = re.compile(r"(?i)emergency|interrupt|signal|exception|crash|on exit|recovery")
+
+
+def _work_done_too_late(evidences: Sequence[Evidence]) -> Fact | None:
+    """A rank that did not time out reports work as done after the others' wait had ended."""
+    for index, evidence in enumerate(evidences):
+        waiting = {e.rank: e for e in evidence.collectives if e.kind == "timeout"}
+        if None in waiting or not waiting:
+            continue
+        first = min(e.line for e in waiting.values())
+        for rank, said in evidence.said_last():
+            late = [
+                (n, text)
+                for n, text in said
+                if n > first and _DONE.search(text) and not _LAST_RESORT.search(text)
+            ]
+            if rank in waiting or not late:
+                continue
+            number, text = late[-1]
+            line = EvidenceLine(number, number, text, index)
+            because = f"'{text[:120]}' came after the wait of {len(waiting)} others had ended"
+            culprit = rank if rank is not None else _only_rank_left(evidence)
+            return Fact("", because, culprit, (line,))
+    return None
 
 
 _AT_WORK = re.compile(
@@ -685,10 +943,14 @@ def _timeouts(evidence: Evidence) -> tuple[list[float], int | None]:
     return limits, min(lines, default=None)
 
 
+_TRAINS = re.compile(r"(?i)\b(?:train_)?loss ?[=:]|\blr ?[=:]")
+
+
 def _unfinished_bar(progress: Iterable[Progress], before_line: int) -> Progress | None:
     last: dict[tuple[str, int | None, int | None], Progress] = {}
     for item in progress:
-        if item.elapsed_s and item.line <= before_line:
+        # A bar of the training itself stops where the rank begins to wait.
+        if item.elapsed_s and item.line <= before_line and not _TRAINS.search(item.text):
             last[(item.name, item.total, item.rank)] = item
     open_bars = [
         p for p in last.values() if (p.total is None or p.done < p.total) and (p.elapsed_s or 0) > 0
@@ -1042,6 +1304,11 @@ QUESTIONS: dict[str, Callable[[Sequence[Evidence]], Fact | None]] = {
         ranks_stopped_at_different_batches,
         collective_differs_between_ranks,
         rank_missing_from_collective,
+        rank_never_came_to_the_group,
+        ranks_read_the_same_samples,
+        communicator_counts_differ,
+        process_called_dead,
+        process_gives_no_answer,
         rank_busy_until_the_timeout,
         oom_reserved_memory_would_have_sufficed,
         memory_rises_every_step,
@@ -1057,4 +1324,8 @@ QUESTIONS: dict[str, Callable[[Sequence[Evidence]], Fact | None]] = {
 #: The values that a fact can give to a signature's `because`.
 FACT_VALUES: dict[str, tuple[str, ...]] = dict.fromkeys(QUESTIONS, ()) | {
     "oom_reserved_memory_would_have_sufficed": ("requested",),
+    "rank_at_work_while_the_others_wait": ("doing",),
+    "ranks_stopped_at_different_batches": ("source",),
+    "collective_differs_between_ranks": ("source",),
+    "rank_missing_from_collective": ("source",),
 }

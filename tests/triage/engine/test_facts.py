@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -90,6 +90,146 @@ def test_a_rank_that_died_is_not_missing_for_its_own_reasons(scan_text: Scan) ->
         "waiting for send/recv from rank 2.\n"
     )
     assert ask_fact("rank_missing_from_collective", scan_text(text)) is None
+
+
+def state(rank: int, last: int, work: int | None = None, group: str = "0(default_pg)") -> str:
+    head = f"[rank{rank}]:[E1123 04:12:00.1 ProcessGroupNCCL.cpp:2] [PG ID 0 PG GUID {group} Rank"
+    if work is not None:
+        return (
+            f"{head} {rank}]  failure detected by watchdog at work sequence id: {work} PG status: "
+            f"last enqueued work: {last}, last completed work: {work - 1}\n"
+        )
+    return (
+        f"{head} {rank}] Received a dump signal due to a collective timeout from  rank 0 and we "
+        f"will try our best to dump the debug info. Last enqueued NCCL work: {last}, last "
+        f"completed NCCL work: {last}.\n"
+    )
+
+
+def test_the_rank_whose_last_call_stands_before_that_of_the_others(scan_text: Scan) -> None:
+    text = watchdog(0) + state(0, 42, 41) + watchdog(1) + state(1, 42, 41)
+
+    fact = ask_fact("rank_missing_from_collective", scan_text(text + state(2, 40)))
+    assert fact is not None
+    assert fact.rank == 2
+    assert "rank 2 had enqueued only up to 40 when 2 ranks timed out in ALLREDUCE 41" in (
+        fact.because
+    )
+    assert fact.values["source"] == "the ranks' watchdog lines"
+    # It had enqueued the call, too; or the number counts the calls of another group.
+    assert ask_fact("rank_missing_from_collective", scan_text(text + state(2, 41))) is None
+    other = text.replace("0(default_pg)", "7(tp)")
+    assert ask_fact("rank_missing_from_collective", scan_text(other + state(2, 40))) is None
+
+
+def test_timeouts_of_two_groups_are_not_set_against_each_other(scan_text: Scan) -> None:
+    one = watchdog(0) + state(0, 42, 41, "5(tp)")
+    other = watchdog(4, "_ALLGATHER_BASE", 900) + state(4, 901, 900, "9(dp)")
+    assert ask_fact("collective_differs_between_ranks", scan_text(one + other)) is None
+    same = other.replace("9(dp)", "5(tp)")
+    assert ask_fact("collective_differs_between_ranks", scan_text(one + same)) is not None
+
+
+@pytest.mark.parametrize("op", ["ALLTOALL_BASE", "GATHER", "SCATTER"])
+def test_sizes_that_are_a_ranks_own_prove_nothing(op: str, scan_text: Scan) -> None:
+    text = watchdog(0, op) + watchdog(1, op) + watchdog(2, op, numel=77)
+    assert ask_fact("collective_differs_between_ranks", scan_text(text)) is None
+
+
+def test_shapes_of_old_watchdogs_are_compared(scan_text: Scan) -> None:
+    line = (
+        "[E ProcessGroupNCCL.cpp:821] [Rank {}] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=9, OpType=ALLREDUCE, TensorShape=[{}], Timeout(ms)=60000) ran for 60001 "
+        "milliseconds before timing out.\n"
+    )
+    sizes = ["64", "64", "32"]
+    text = "".join(line.format(rank, size) for rank, size in enumerate(sizes))
+    fact = ask_fact("collective_differs_between_ranks", scan_text(text))
+    assert fact is not None
+    assert (fact.rank, "[32]" in fact.because) == (2, True)
+
+
+def logged(rank: int, op: str, number: int, numel: int = 8) -> str:
+    return (
+        f"n:{rank}:9 [0] NCCL INFO {op}: opCount {number:x} sendbuff 0x7f recvbuff 0x7f acc (nil) "
+        f"count {numel} datatype 7 op 0 root 0 comm 0x5{rank} [nranks=3] stream 0x1\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("odd", "holds"),
+    [(("Broadcast", 8), True), (("AllReduce", 9), True), (("AllReduce", 8), False)],
+)
+def test_calls_that_nccl_logged(odd: tuple[str, int], *, holds: bool, scan_text: Scan) -> None:
+    text = "".join(
+        f"n:{rank}:9 [0] NCCL INFO ncclCommInitRank comm 0x5{rank} rank {rank} nranks 3 cudaDev 0 "
+        "nvmlDev 0 busId 1 commId 0xfe - Init COMPLETE\n"
+        for rank in range(3)
+    )
+    text += "".join(logged(rank, "AllGather", 1) for rank in range(3))
+    text += logged(0, "AllReduce", 2) + logged(1, odd[0], 2, odd[1]) + logged(2, "AllReduce", 2)
+
+    fact = ask_fact("collective_differs_between_ranks", scan_text(text))
+
+    assert (fact is not None) is holds
+    if fact is not None:
+        assert (fact.rank, fact.values["source"]) == (1, "NCCL's log of calls")
+
+
+def came(ranks: Sequence[int], size: int, phase: str = "START") -> str:
+    return "".join(
+        f"n:{rank}:9 [0] NCCL INFO ncclCommInitRank comm 0x5{rank} rank {rank} nranks {size} "
+        f"cudaDev 0 nvmlDev 0 busId 1 commId 0xfe - Init {phase}\n"
+        for rank in ranks
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "rank"),
+    [
+        (came([0, 1, 3], 4), 2),
+        (came([0, 1, 2, 3], 4), None),
+        (came([0, 1, 3], 4) + came([0], 4, "COMPLETE"), None),
+        # The log of one of two nodes, and that of one rank.
+        (came([0, 1, 2, 3], 8), None),
+        (came([0], 2), None),
+        ("".join(f"GLOBAL_RANK: {rank}, MEMBER: {rank + 1}/4\n" for rank in (0, 2, 3)), 1),
+    ],
+)
+def test_the_rank_that_never_came(text: str, rank: int | None, scan_text: Scan) -> None:
+    fact = ask_fact("rank_never_came_to_the_group", scan_text(text))
+    assert (None if fact is None else fact.rank) == rank
+
+
+def test_ranks_that_print_the_same_samples(scan_text: Scan) -> None:
+    line = "[rank{}] sample ids: [{}]\n"
+    same = "".join(line.format(rank, "17, 4, 90") for rank in (0, 1))
+    assert ask_fact("ranks_read_the_same_samples", scan_text(same)) is not None
+    other = line.format(0, "17, 4, 90") + line.format(1, "18, 5, 91")
+    assert ask_fact("ranks_read_the_same_samples", scan_text(other)) is None
+    assert ask_fact("ranks_read_the_same_samples", scan_text(same[: len(same) // 2])) is None
+
+
+def test_the_others_had_ended_their_epoch(scan_text: Scan) -> None:
+    ended = "[rank{}]: epoch 3 finished, 81 batches\n"
+    text = ended.format(0) + ended.format(1) + watchdog(2)
+    fact = ask_fact("ranks_stopped_at_different_batches", scan_text(text))
+    assert fact is not None
+    assert fact.rank == 2
+    assert "ranks 0 and 1 had ended the epoch" in fact.because
+    metric = ended.format(0) + ended.format(1) + watchdog(2, numel=1)
+    assert ask_fact("ranks_stopped_at_different_batches", scan_text(metric)) is None
+
+
+def test_work_that_was_done_too_late(scan_text: Scan) -> None:
+    saved = "[rank0]: Saved checkpoint to /data/run4/step_90.pt\n"
+    fact = ask_fact("rank_busy_until_the_timeout", scan_text(watchdog(1) + watchdog(2) + saved))
+    assert fact is not None
+    assert (fact.rank, "Saved checkpoint" in fact.because) == (0, True)
+    before = saved + watchdog(1) + watchdog(2)
+    assert ask_fact("rank_busy_until_the_timeout", scan_text(before)) is None
+    rescued = watchdog(1) + watchdog(2) + saved.replace("Saved", "Saved emergency")
+    assert ask_fact("rank_busy_until_the_timeout", scan_text(rescued)) is None
 
 
 BAR = "Tokenizing:  81%|########  | 8123/10000 [{elapsed}<01:00,  4.48it/s]"
