@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from triage.engine.evidence import FlightDump, FlightEntry, FlightGroup
 
 _MAX_MISMATCHES = 200
+_UNLIKE_KINDS = ("members", "type", "input-size", "output-size", "dtype", "pair-size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class Mismatch:
     `kind` is "type", "input-size", "output-size", "dtype" (the ranks made unlike calls at one
     number), "missing" (the rest wait for `ranks`), "extra" (only `ranks` made the call), "state"
     (`ranks` are behind in a call that others have started or completed), "unpaired" (a send
-    without its receive or the reverse) or "pair-size" (both are there, of unlike sizes).
+    without its receive or the reverse), "pair-size" (both are there, of unlike sizes) or "members"
+    (the ranks hold one group for unlike sets of ranks; `seq` is 0).
     `culprit` is None where the dumps do not decide between the sides. `waits_elsewhere` says that
     the missing ranks hang in another group, so that their absence is a consequence.
     `is_next_round` says that the missing ranks had made this call in every round of a loop and
@@ -39,8 +41,8 @@ class Mismatch:
 
     @property
     def is_unlike_call(self) -> bool:
-        """Whether both sides made a call, and the calls do not fit each other."""
-        return self.kind in ("type", "input-size", "output-size", "dtype", "pair-size")
+        """Whether both sides made a call, or a group, and the two do not fit each other."""
+        return self.kind in _UNLIKE_KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ def compare(dumps: Sequence[FlightDump]) -> list[Mismatch]:
         for created_ns, mismatch in itertools.islice(parts, _MAX_MISMATCHES):
             order = (int(mismatch.waits_elsewhere), created_ns, number)
             found.append((order, mismatch))
+    for number, mismatch in enumerate(itertools.islice(_memberships(groups), _MAX_MISMATCHES)):
+        found.append(((0, -1, number), mismatch))
     found.sort(key=lambda item: item[0])
     return [mismatch for _, mismatch in found][:_MAX_MISMATCHES]
 
@@ -157,7 +161,10 @@ def _groups(dumps: Sequence[FlightDump]) -> list[_Group]:
 def _title(name: str, desc: str) -> str:
     if desc and desc != name:
         return desc if desc == "default_pg" or not name else f"{desc} ({name})"
-    return f"group {name}" if name else "the group"
+    return f"group {name}" if name else _UNNAMED_GROUP
+
+
+_UNNAMED_GROUP = "the group"
 
 
 def _open_calls(groups: Sequence[_Group]) -> dict[int, list[tuple[_Group, FlightEntry]]]:
@@ -167,6 +174,35 @@ def _open_calls(groups: Sequence[_Group]) -> dict[int, list[tuple[_Group, Flight
             if (entry := member.first_open) is not None:
                 calls[member.rank].append((group, entry))
     return calls
+
+
+# ------------------------------------------------------------------------ unlike memberships
+
+
+def _memberships(groups: Sequence[_Group]) -> Iterator[Mismatch]:
+    """Groups that the ranks know by one name, and each for other members that overlap."""
+    for one, other in itertools.combinations(groups, 2):
+        if one.title != other.title or one.title == _UNNAMED_GROUP:
+            continue
+        # Disjoint groups of one name are parts of one split.
+        if not (set(one.members) & set(other.ranks) or set(other.members) & set(one.ranks)):
+            continue
+        usual, odd = sorted((one, other), key=lambda g: (-len(g.members), min(g.members)))
+        sides = [(names(g.members), names(g.ranks)) for g in (odd, usual)]
+        sentence = f"{one.title} is not one group: " + ", ".join(
+            f"for {ranks} it holds {held}" for ranks, held in sides
+        )
+        ranks, others = tuple(sorted(odd.members)), tuple(sorted(usual.members))
+        lines = tuple(
+            (g.members[rank].index, f"{_name(rank)}: {g.title} holds {names(g.ranks)}")
+            for g in (odd, usual)
+            for rank in sorted(g.members)[:2]
+        )
+        is_clear = len(ranks) == 1 < len(others) and ranks[0] >= 0
+        yield Mismatch(
+            "members", one.title, 0, ranks, others, sentence,
+            culprit=ranks[0] if is_clear else None, lines=lines,
+        )  # fmt: skip
 
 
 # ------------------------------------------------------------------ unlike calls at one number

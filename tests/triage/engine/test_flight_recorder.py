@@ -244,6 +244,35 @@ def test_sizes_that_may_differ_between_ranks(op: str) -> None:
     assert flight.compare(dumps) == []
 
 
+# (op, rank 2's sizes, the others', what differs)
+UNEVEN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "all_gather": ({"output_sizes": [[3], [3]]}, {"output_sizes": [[3], [4]]}, "output-size"),
+    "_all_gather_base": (
+        {"input_sizes": [[3]], "output_sizes": [[12]]},
+        {"input_sizes": [[4]], "output_sizes": [[16]]},
+        "input-size",
+    ),
+    "reduce_scatter": ({"input_sizes": [[3], [3]]}, {"input_sizes": [[3], [4]]}, "input-size"),
+    "_reduce_scatter_base": (
+        {"input_sizes": [[12]], "output_sizes": [[3]]},
+        {"input_sizes": [[16]], "output_sizes": [[4]]},
+        "input-size",
+    ),
+    "broadcast": ({"input_sizes": [[3]]}, {"input_sizes": [[4]]}, "input-size"),
+    "gather": ({"input_sizes": [[3]]}, {"input_sizes": [[4]]}, "input-size"),
+    "scatter": ({"output_sizes": [[3]]}, {"output_sizes": [[4]]}, "output-size"),
+}
+
+
+@pytest.mark.parametrize("op", UNEVEN)
+def test_sizes_that_must_be_equal(op: str) -> None:
+    odd, usual, kind = UNEVEN[op]
+
+    (mismatch,) = flight.compare(four(open_record(op, **odd), usual=(open_record(op, **usual),)))
+
+    assert (mismatch.kind, mismatch.culprit) == (kind, 2)
+
+
 def test_an_all_to_all_that_does_not_add_up() -> None:
     sizes = [{"input_sizes": [[4]], "output_sizes": [[4 + (r == 3)]]} for r in range(4)]
 
@@ -300,6 +329,35 @@ def test_groups_of_one_name_and_other_members_are_told_apart() -> None:
     assert flight.compare(dumps) == []
 
 
+def _with_members(rank: int, ranks: list[int], *records: dict[str, Any]) -> FlightDump:
+    config = {"4": {"name": "4", "desc": "dp", "ranks": ranks}}
+    return dump(rank, *records, pg_config=config)
+
+
+def test_ranks_that_hold_a_group_for_unlike_members(catalog: Catalog) -> None:
+    inner: dict[str, Any] = {"process_group": ("4", "dp"), "pg_id": 1}
+    dumps = [
+        _with_members(r, [0, 1, 2] if r != 1 else [0, 1], open_record(**inner)) for r in range(3)
+    ]
+
+    mismatch = flight.compare(dumps)[0]
+    verdict = diagnose([Evidence(flight=d) for d in dumps], catalog)
+
+    assert (mismatch.kind, mismatch.ranks, mismatch.others) == ("members", (1,), (0, 2))
+    assert mismatch.sentence == (
+        "dp (4) is not one group: for rank 1 it holds ranks 0 and 1, for ranks 0 and 2 it holds "
+        "ranks 0 to 2"
+    )
+    assert (verdict.diagnoses[0].slug, verdict.diagnoses[0].rank) == ("collective-desync", 1)
+
+
+def test_parts_of_one_split_are_no_unlike_members() -> None:
+    inner: dict[str, Any] = {"process_group": ("4", "dp"), "pg_id": 1}
+    dumps = [_with_members(r, [0, 1] if r < 2 else [2, 3], record(**inner)) for r in range(4)]
+
+    assert flight.compare(dumps) == []
+
+
 def test_a_rank_that_hangs_in_another_group_is_missing_as_a_consequence(catalog: Catalog) -> None:
     both = document(world=4)["pg_config"] | {"7": {"name": "7", "desc": "tp", "ranks": [2, 3]}}
     inner = {"process_group": ("7", "tp"), "pg_id": 1}
@@ -345,6 +403,24 @@ def test_the_dump_of_one_rank_alone_tells_where_it_stands(catalog: Catalog) -> N
     assert "No dump from ranks 1 to 3" in verdict.sentence
 
 
+def test_a_rank_that_never_enqueued_anything(catalog: Catalog) -> None:
+    dumps = [dump(r, *([] if r == 2 else [open_record()])) for r in range(4)]
+
+    (mismatch,) = flight.compare(dumps)
+    verdict = diagnose([Evidence(flight=d) for d in dumps], catalog)
+
+    assert (mismatch.kind, mismatch.ranks, mismatch.culprit) == ("missing", (2,), 2)
+    assert "rank 2 enqueued nothing in this group" in mismatch.sentence
+    assert (verdict.kind, verdict.diagnoses[0].rank) == ("named", 2)
+
+
+def test_what_the_answer_rests_on_is_the_recorder(catalog: Catalog) -> None:
+    for kind in ("type", "missing"):
+        odd, usual, _ = KINDS[kind]
+        verdict = diagnose([Evidence(flight=d) for d in four(*odd, usual=tuple(usual))], catalog)
+        assert "(shown by the flight-recorder dumps)" in verdict.diagnoses[0].because[0]
+
+
 def test_dumps_whose_rank_no_name_tells_are_compared_all_the_same() -> None:
     calls = ["all_reduce", "all_reduce", "broadcast"]
 
@@ -361,6 +437,32 @@ def test_a_buffer_that_came_round_accuses_nobody_of_what_it_lost() -> None:
     dumps = [dump(0, *late), dump(1, *early, pg_status={"0": {"last_enqueued_collective": 6_002}})]
 
     assert flight.compare(dumps) == []
+
+
+def test_a_buffer_that_came_round_still_shows_the_last_mismatch() -> None:
+    def late(numel: int) -> list[dict[str, Any]]:
+        numbers: list[dict[str, Any]] = [
+            {"record_id": 5_000 + n, "collective_seq_id": 6_000 + n} for n in range(3)
+        ]
+        return [record(**numbers[0]), record(**numbers[1]), open_record(numel=numel, **numbers[2])]
+
+    dumps = [dump(r, *late(9 if r == 1 else 8)) for r in range(4)]
+
+    (mismatch,) = flight.compare(dumps)
+
+    assert (mismatch.kind, mismatch.seq, mismatch.culprit) == ("input-size", 6_002, 1)
+
+
+def test_a_buffer_that_lost_a_whole_group_accuses_nobody() -> None:
+    inner: dict[str, Any] = {"process_group": ("7", "tp"), "pg_id": 1}
+    config = document()["pg_config"] | {"7": {"name": "7", "desc": "tp", "ranks": [0, 1]}}
+    full = [record(record_id=9_000, collective_seq_id=70)]
+    dumps = [
+        dump(0, record(), open_record(**inner), pg_config=config),
+        dump(1, *full, pg_config=config),
+    ]
+
+    assert [m for m in flight.compare(dumps) if m.group == "tp (7)"] == []
 
 
 @pytest.mark.parametrize(
