@@ -946,6 +946,9 @@ def _timeouts(evidence: Evidence) -> tuple[list[float], int | None]:
 _TRAINS = re.compile(r"(?i)\b(?:train_)?loss ?[=:]|\blr ?[=:]")
 
 
+_TRAINS = re.compile(r"(?i)\b(?:train_)?loss ?[=:]|\blr ?[=:]")
+
+
 def _unfinished_bar(progress: Iterable[Progress], before_line: int) -> Progress | None:
     last: dict[tuple[str, int | None, int | None], Progress] = {}
     for item in progress:

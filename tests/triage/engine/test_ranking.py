@@ -203,6 +203,15 @@ def test_a_rank_at_work_is_seen_behind_what_it_printed_when_it_was_ended(ask: As
     assert first(ask(busy + over + waits + after)).slug == "nccl-watchdog-timeout"
 
 
+def test_the_bar_of_the_training_makes_no_rank_slow(ask: Ask) -> None:
+    tail = "".join(WATCHDOG.format(rank) for rank in (1, 2))
+    bar = "{0}:  31%|███▏      | 310/1000 [09:58<22:12,  1.93s/it{1}]\n"
+    busy = ask(bar.format("Tokenizing", "") + tail)
+    assert first(busy).slug == "collective-slow-rank"
+    training = ask(bar.format("Epoch 2", ", loss=1.98, lr=3e-4") + tail)
+    assert first(training).slug == "nccl-watchdog-timeout"
+
+
 def test_evidence_lines_are_lines_of_the_text(ask: Ask) -> None:
     lines = ["step 1", "step 2", OOM.strip(), *WATCHDOG.format(1).splitlines()]
     for diagnosis in ask("\n".join(lines)).diagnoses:
