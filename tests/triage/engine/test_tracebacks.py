@@ -236,3 +236,55 @@ def test_the_exceptions_of_a_group(scan_text: Scan) -> None:
     )
     found = [(t.exception, t.frames[-1].function) for t in scan_text(text).tracebacks]
     assert found[-1] == ("ValueError", "load")
+
+
+PYTEST_LONG = """\
+_________________________________ test_warmup __________________________________
+
+    def test_warmup():
+>       fit(steps=3)
+
+tests/test_fit.py:12:
+_ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _
+
+    def fit(steps):
+>       return table[steps]
+E       KeyError: 3
+
+src/fit.py:40: KeyError
+=========================== short test summary info ============================
+FAILED tests/test_fit.py::test_warmup - KeyError: 3
+"""
+PYTEST_SHORT = """\
+tests/test_fit.py:12: in test_warmup
+    fit(steps=3)
+src/fit.py:40: in fit
+    assert steps < 3
+E   assert 3 < 3
+E    +  where 3 = len([1, 2, 3])
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "exception", "frames"),
+    [
+        (PYTEST_LONG, "KeyError", [("tests/test_fit.py", 12), ("src/fit.py", 40)]),
+        (PYTEST_SHORT, "AssertionError", [("tests/test_fit.py", 12), ("src/fit.py", 40)]),
+        (PYTEST_LONG.splitlines()[-1], "KeyError", [("tests/test_fit.py", None)]),
+    ],
+    ids=["long", "short", "summary"],
+)
+def test_pytests_report(
+    text: str, exception: str, frames: list[tuple[str, int | None]], scan_text: Scan
+) -> None:
+    (traceback,) = scan_text(text).tracebacks
+    assert traceback.exception == exception
+    assert [(f.path, f.line) for f in traceback.frames] == frames
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["src/fit.py:40: UserWarning: steps is 3", "src/fit.py:40: error: no such name", "E   3 of 4"],
+)
+def test_a_linters_or_warnings_line_is_no_frame(line: str, scan_text: Scan) -> None:
+    assert scan_text(f"{line}\n{line}\n").tracebacks == []

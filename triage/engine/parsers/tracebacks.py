@@ -41,6 +41,15 @@ _NOTEBOOK_FRAME = re.compile(
 _NOTEBOOK_CODE = re.compile(
     r"^(?:-{1,9}> ?(?P<line>\d{1,18})|\s{1,12}\d{1,18})(?:\s(?P<code>.*))?$"
 )
+# pytest: `path:12: in function` above its code, `E   Name: message`, then `path:40: Name`.
+_PYTEST_FRAME = re.compile(
+    r"^(?P<path>(?:[A-Za-z]:)?[^\s:][^:\n]{0,400}\.py):(?P<line>\d{1,18}): ?"
+    r"(?:in (?P<function>[\w<>.]{1,200})|(?P<name>[A-Za-z_][\w.]{0,120}))?$"
+)
+_PYTEST_ERROR = re.compile(r"^E {3,12}(?=\S)")
+_PYTEST_SUMMARY = re.compile(
+    r"^(?:FAILED|ERROR) (?P<path>[^\s:]{1,400}\.py)(?:::(?P<test>\S{1,200}))? - (?P<what>\S.*)$"
+)
 _GROUPED = re.compile(r"^ {2,80}\| ?")
 _RANK = re.compile(r"Traceback \(most recent call last\): \(RANK (?P<rank>\d{1,18})\)")
 _CAUSE = "The above exception was the direct cause of the following exception"
@@ -77,6 +86,8 @@ class TracebackParser:
         self._spawned_rank: int | None = None
         self._growing: tuple[tuple[int | None, str | None], int] | None = None
         self._growing_source = ""
+        self._pytest_line = 0
+        self._pytest_key: tuple[int | None, str | None] | None = None
         self.tracebacks: list[Traceback] = []
         self.dropped = 0
 
@@ -112,7 +123,14 @@ class TracebackParser:
         current = self._open.get(key)
         if current is not None and current.named and self._notebook(line, current):
             return
+        if text[0] in "EF" and self._pytest(line, text, key, current):
+            return
         frame = self._frame(line, text)
+        if frame is None and ".py:" in text and (found := _PYTEST_FRAME.match(text)):
+            frame = Frame(found["path"], int(found["line"][:9]), found["function"] or "")
+            if found["name"]:
+                self._complete(line, frame, found["name"], key)
+                return
         if frame is not None:
             if current is None:
                 # A cut start: frames without their header are a traceback all the same.
@@ -166,8 +184,50 @@ class TracebackParser:
         current.end = line.number
         return True
 
+    def _pytest(
+        self,
+        line: Line,
+        text: str,
+        key: tuple[int | None, str | None],
+        current: _Open | None,
+    ) -> bool:
+        """Whether the line is pytest's word on an exception; notes the exception."""
+        if found := _PYTEST_ERROR.match(text):
+            if self._pytest_line and line.number - self._pytest_line == 1:
+                self._grow(line, key)
+            else:
+                self._exception(line, _with_name(text[found.end() :]), key, current)
+                self._pytest_key = key
+            self._pytest_line = line.number
+            return True
+        if self._pytest_line or (found := _PYTEST_SUMMARY.match(text)) is None:
+            return False
+        # The summary alone: the part with the frames was cut off.
+        current = _Open(line, line.number, [Frame(found["path"], None, found["test"] or "")])
+        self._exception(line, _with_name(found["what"]), key, current)
+        return True
+
+    def _complete(
+        self, line: Line, frame: Frame, name: str, key: tuple[int | None, str | None]
+    ) -> None:
+        """Adds the deepest frame, which pytest prints behind the exception."""
+        last = self.tracebacks[-1] if self.tracebacks else None
+        if (
+            last is not None
+            and self._pytest_key == key
+            and last.exception.endswith(name)
+            and line.number - last.end_line <= 8
+        ):
+            self._pytest_key = None
+            self.tracebacks[-1] = dataclasses.replace(
+                last, frames=(*last.frames, frame), end_line=line.number
+            )
+
     def _frame(self, line: Line, text: str) -> Frame | None:
         if "line " in text and (found := _FRAME.match(text)):
+            # faulthandler's frames, `line 9 in step`, are of a stack dump.
+            if text.startswith(" in ", found.end()):
+                return None
             return Frame(found["path"], int(found["line"][:9]), found["function"] or "")
         if " in " in text and line.is_boxed and (found := _RICH_FRAME.match(text)):
             return Frame(found["path"], int(found["line"][:9]), found["function"])
@@ -284,3 +344,8 @@ class TracebackParser:
                 )
         self._open.clear()
         self.tracebacks.sort(key=lambda t: (t.line, t.end_line))
+
+
+def _with_name(told: str) -> str:
+    """The exception as the interpreter would print it: pytest shows a bare assert by its code."""
+    return f"AssertionError: {told}" if told.startswith("assert ") else told
