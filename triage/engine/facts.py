@@ -333,7 +333,9 @@ def _is_on_its_own(stand: Process, shared: Collection[str]) -> bool:
     if stand.standing.op or stand.standing.role is Role.LOADER_WAIT:
         return False
     alone = [name for name in _own_functions(stand) if name not in shared]
-    return stand.standing.role is Role.CHECKPOINT or bool(_RANK_ONLY.search(" ".join(alone)))
+    if stand.standing.role in (Role.CHECKPOINT, Role.ENDED):
+        return True
+    return bool(_RANK_ONLY.search(" ".join(alone)))
 
 
 def _uneven_by_stacks(stands: Sequence[Process]) -> tuple[Process, Process] | None:
@@ -941,9 +943,6 @@ def _timeouts(evidence: Evidence) -> tuple[list[float], int | None]:
         # The defaults: 30 minutes of the store and gloo, 10 of NCCL.
         limits = [1800.0, 600.0]
     return limits, min(lines, default=None)
-
-
-_TRAINS = re.compile(r"(?i)\b(?:train_)?loss ?[=:]|\blr ?[=:]")
 
 
 _TRAINS = re.compile(r"(?i)\b(?:train_)?loss ?[=:]|\blr ?[=:]")
