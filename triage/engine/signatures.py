@@ -57,11 +57,6 @@ class Match:
         """(text, line) of the earliest evidence."""
         return min(self.spots, default=(1 << 30, 1 << 30))
 
-    @property
-    def time(self) -> float | None:
-        """The earliest moment that a stamped hit names."""
-        return min((p.hit.time for p in self.places if p.hit.time is not None), default=None)
-
 
 class Hits:
     """Hits of all texts by pattern, with the question whether a run went on after one."""
