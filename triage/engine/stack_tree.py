@@ -39,6 +39,7 @@ class Role(StrEnum):
     BUILD_LOCK = "build-lock"
     COMPILE = "compile"
     COMPILE_POOL = "compile-pool"
+    ENDED = "ended"
     OPTIMIZER = "optimizer"
     BACKWARD = "backward"
     FORWARD = "forward"
@@ -67,7 +68,7 @@ OWES_A_BATCH = frozenset({Role.WORKER_LOCKED, Role.WORKER_IO, Role.WORKER_FETCHI
 _OF_THE_JOB = frozenset(
     {
         Role.COLLECTIVE, Role.CHECKPOINT, Role.DATA, Role.LOADER_WAIT, Role.GPU_WAIT, Role.COMPILE,
-        Role.OPTIMIZER, Role.BACKWARD, Role.FORWARD, Role.EVALUATION,
+        Role.OPTIMIZER, Role.BACKWARD, Role.FORWARD, Role.EVALUATION, Role.ENDED,
     }
 )  # fmt: skip
 _WORKERS = OWES_A_BATCH | {Role.WORKER_IDLE}
@@ -117,7 +118,7 @@ _GPU_WAIT = re.compile(
     r"^(?:p?cu(?:da)?(?:Stream|Device|Event|Ctx)Synchronize|hip(?:Stream|Device|Event)Synchronize)"
 )
 _LOCK_FRAMES = re.compile(
-    r"(?:^|[.:])(?:acquire|__enter__|lock|_acquire_restore|futex\w*|pthread_mutex_lock\w*|"
+    r"(?:^|[.:])(?:acquire|_acquireLock|__enter__|lock|_acquire_restore|futex\w*|pthread_mutex_lock\w*|"
     r"___?pthread_mutex_lock|__lll_lock_wait\w*|pthread_cond_wait\S*|___?pthread_cond_wait\S*|"
     r"__futex_abstimed_wait\w*|__GI___futex\w*|__new_sem_wait\w*|sem_wait|do_futex_wait\S*|"
     r"gomp_\w+|__kmp_\w+|PyThread_acquire_lock\w*|lock_PyThread_acquire_lock|syscall)$"
@@ -187,8 +188,17 @@ _WAIT_FILES = re.compile(
     r"(?:^|/)(?:connection|queues?|selectors|threading|socket|popen_\w+|subprocess)\.py$"
 )
 _STANDARD = re.compile(
-    r"^<frozen|(?:^|/)(?:selectors|threading|subprocess|queue|socket|signal|runpy|contextlib|"
+    r"<frozen|(?:.{0,400}/python3[^/]{0,10}/)?(?:selectors|threading|subprocess|queue|socket|signal|runpy|contextlib|"
     r"functools|multiprocessing/\w+|concurrent/futures/\w+|asyncio/\w+|importlib/\S+)\.py$"
+)
+# What a process does once the run's own code is through with its work.
+_ENDS = frozenset(
+    {
+        ("destroy_process_group", "distributed/distributed_c10d.py"),
+        ("_exit_function", "multiprocessing/util.py"),
+        ("_shutdown", "threading.py"),
+        ("_python_exit", "futures/thread.py"),
+    }
 )
 _LOCK_LINE = re.compile(r"(?i)^(?:async )?with \S{0,60}(?:lock|mutex|sem)\w*\b|\.acquire\(")
 # The rank within a node, as torch.distributed.launch and DeepSpeed pass it.
@@ -267,11 +277,11 @@ def waits_for_a_batch(thread: Thread) -> bool:
     )
 
 
-def standing_of(thread: Thread, *, trusts_state: bool = True) -> Standing:
+def standing_of(thread: Thread, *, trusts_state: bool = True, is_alone: bool = False) -> Standing:
     """Role, collective, caller and place of one thread.
 
     `trusts_state` is False where the dump's idle and active are known to be wrong, as py-spy
-    prints them across a pid namespace.
+    prints them across a pid namespace. `is_alone`: the process has no other thread.
     """
     frames = thread.frames
     waits = _waits(thread, trusts_state)
@@ -286,7 +296,7 @@ def standing_of(thread: Thread, *, trusts_state: bool = True) -> Standing:
     if role := _service_role(thread):
         return Standing(role, "", caller, place, waits)
     if is_worker(thread):
-        return Standing(_worker_role(thread, frames, waits), "", caller, place, waits)
+        return Standing(_worker_role(thread, frames, waits, is_alone), "", caller, place, waits)
     if waits_for_a_batch(thread):
         return Standing(Role.LOADER_WAIT, "", caller, place, True)
     op, after = _collective(frames)
@@ -344,13 +354,17 @@ def _service_role(thread: Thread) -> Role | None:
         busy = any(_COMPILES.search(f.path) for f in frames)
         return Role.COMPILE if busy else Role.COMPILE_POOL
     # A launcher that called the run's own code in this process is no more than its caller.
-    inner = next((f for f in frames if not (_is_native(f) or _STANDARD.search(f.path))), None)
+    inner = next((f for f in frames if not (_is_native(f) or _STANDARD.match(f.path))), None)
     if inner is not None and _LAUNCHER.search(inner.path) and inner.function != "_wrap":
         return Role.LAUNCHER
+    if any((function_name(f.function), _tail(f.path)) in _ENDS for f in frames):
+        return Role.ENDED
     return None
 
 
-def _worker_role(thread: Thread, frames: Sequence[Frame], waits: bool | None) -> Role:
+def _worker_role(
+    thread: Thread, frames: Sequence[Frame], waits: bool | None, is_alone: bool
+) -> Role:
     """Idle workers sleep in index_queue.get; one that owes a batch works, waits or is stuck."""
     top = thread.frames[0]
     if not any(function_name(f.function) in _FETCHING for f in frames):
@@ -361,6 +375,9 @@ def _worker_role(thread: Thread, frames: Sequence[Frame], waits: bool | None) ->
         return Role.WORKER_IO if _IO_CHANNELS.search(thread.wait_channel) else Role.WORKER_FETCHING
     if waits is False:
         return Role.WORKER_FETCHING
+    # A thread that waits for another of its process, and there is none: fork left it behind.
+    if is_alone and waits and _is_plain_wait(top) and not is_started_anew(thread):
+        return Role.WORKER_LOCKED
     innermost = [f for f in frames[:6] if _is_native(f)] or [top]
     if any(_IO_PATHS.search(f.path) for f in frames[:4]) or any(
         _IO_FRAMES.search(function_name(f.function)) for f in innermost
@@ -512,7 +529,9 @@ def _last_dumps(evidences: Sequence[Evidence]) -> list[Process]:
             main = _main(stack)
             if main is None:
                 continue
-            standing = standing_of(main, trusts_state=_tells_states(stack))
+            standing = standing_of(
+                main, trusts_state=_tells_states(stack), is_alone=len(stack.threads) == 1
+            )
             key: object = (index, stack.rank, stack.pid, stack.command, main.thread_id)
             if stack.pid is None and not (is_timer(stack) and main.thread_id):
                 key = (index, number)
@@ -847,6 +866,7 @@ _DOING = {
     Role.BUILD_LOCK: "waiting for another process to build an extension",
     Role.COMPILE: "compiling",
     Role.COMPILE_POOL: "a compile worker waiting for work",
+    Role.ENDED: "at its end, past the training",
     Role.OPTIMIZER: "in the optimizer's step",
     Role.BACKWARD: "in backward",
     Role.FORWARD: "in forward",
@@ -874,6 +894,7 @@ _VERBS = {
     Role.BUILD_LOCK: ("waits for the build of an extension", "wait for the build of an extension"),
     Role.COMPILE: ("compiles", "compile"),
     Role.COMPILE_POOL: ("waits for something to compile", "wait for something to compile"),
+    Role.ENDED: ("is at its end, past the training", "are at their end, past the training"),
     Role.OPTIMIZER: ("is in the optimizer's step", "are in the optimizer's step"),
     Role.BACKWARD: ("is in backward", "are in backward"),
     Role.FORWARD: ("is in forward", "are in forward"),

@@ -112,7 +112,7 @@ _WCHAN_FILE = re.compile(
 UNINTERRUPTIBLE = "uninterruptible"
 # What a launcher, a mail or a chat puts before every line of a dump: `worker-1: `, `[0]: `, `> `.
 _PREFIXED = re.compile(
-    r"^(?P<prefix>\S.{0,60}?[:>|\]] ?)(?:Process \d{1,18}: |"
+    r"^(?P<prefix>(?:\S.{0,60}?)?[:>|\]] ?)(?:Process \d{1,18}: |"
     r"Thread (?:0x[0-9A-Fa-f]+|\d+) \((?:idle|active|most recent)|Current thread 0x[0-9a-f]+ \()"
 )
 _RANK_OF_PREFIX = re.compile(r"^(?:\[[a-z_]{0,12}(?P<a>\d{1,6})\]:?|(?P<b>\d{1,6})[:>|]) ?$")
@@ -528,6 +528,8 @@ class _Reader:
             value = found["bare"] if value is None else value
             if key == "pid":
                 self._item = {"pid": value}
+                if self._said is not None and line.number - self._said[1] <= _RANK_LINES:
+                    self._item["rank"] = str(self._said[0])
             elif key == "thread_id" and "pid" in self._item:
                 self._item["thread"] = value
             elif "thread" in self._item:
@@ -569,7 +571,9 @@ class _Reader:
             or current.pid != pid
             or any(t.thread_id == thread_id != "" for t in current.threads)
         ):
-            self._new_process(line, pid)
+            process = self._new_process(line, pid)
+            if process.rank is None and "rank" in item:
+                process.rank = int(item["rank"])
         self._add_thread(line, thread)
 
     def _add_thread(self, line: Line, thread: _Thread, *, is_new: bool = False) -> None:
