@@ -101,22 +101,26 @@ def split(evidences: Sequence[Evidence]) -> list[list[Evidence]]:
     One part with all of them unless a text shows that failures stand apart. What stands at the end
     of one text happened with what stands at the end of the others.
     """
-    cuts = [_cuts(evidence)[-_MAX_CUTS:] for evidence in evidences]
+    events = [sorted(_events(evidence), key=lambda event: event.line) for evidence in evidences]
+    cuts = [_cuts(*both)[-_MAX_CUTS:] for both in zip(evidences, events, strict=True)]
     most = max((len(c) for c in cuts), default=0)
     if most == 0:
         return [list(evidences)]
     parts = []
     for number in range(most + 1):
         part = []
-        for evidence, own in zip(evidences, cuts, strict=True):
+        for evidence, own, told in zip(evidences, cuts, events, strict=True):
             bounds = [0] * (most - len(own)) + [0, *own, evidence.lines + 1]
+            begin, end = bounds[number], bounds[number + 1]
+            at = bisect_right(told, end, key=lambda event: event.line)
+            goes_on_to = told[at].line if at < len(told) else end
             is_last = number == most
-            part.append(_part(evidence, bounds[number], bounds[number + 1], is_last=is_last))
+            part.append(_part(evidence, begin, end, goes_on_to, is_last=is_last))
         parts.append(part)
     return parts
 
 
-def _cuts(evidence: Evidence) -> list[int]:
+def _cuts(evidence: Evidence, events: Sequence[_Event]) -> list[int]:
     """Lines behind which another failure begins."""
     wait_s = max(
         [_WAIT_S, *(e.timeout_ms / 1_000 for e in evidence.collectives if e.timeout_ms is not None)]
@@ -125,7 +129,7 @@ def _cuts(evidence: Evidence) -> list[int]:
     marks = [step.line for step in evidence.progress]
     cuts = []
     end: _Event | None = None
-    for event in sorted(_events(evidence), key=lambda e: e.line):
+    for event in events:
         if end is not None and not _is_near(end, event, wait_s):
             cuts.append((end.end_line + event.line) // 2)
         elif end is not None and event.line - end.end_line > _TOGETHER_LINES:
@@ -167,7 +171,7 @@ def _is_near(one: _Event, other: _Event, wait_s: float) -> bool:
     return lines <= _NEAR_LINES
 
 
-def _part(evidence: Evidence, begin: int, end: int, *, is_last: bool) -> Evidence:
+def _part(evidence: Evidence, begin: int, end: int, goes_on_to: int, *, is_last: bool) -> Evidence:
     """What the lines behind `begin` up to `end` show; a run's end belongs to the last part.
 
     `lines` is then the last line's number. Progress goes on up to the next failure: it tells what
@@ -175,7 +179,6 @@ def _part(evidence: Evidence, begin: int, end: int, *, is_last: bool) -> Evidenc
     """
     if begin == 0 and is_last:
         return evidence
-    later = min((event.line for event in _events(evidence) if event.line > end), default=end)
     return replace(
         evidence,
         lines=min(end, evidence.lines),
@@ -186,7 +189,7 @@ def _part(evidence: Evidence, begin: int, end: int, *, is_last: bool) -> Evidenc
         exits=_within(evidence.exits, begin, end),
         points=_within(evidence.points, begin, end),
         errors=_within(evidence.errors, begin, end),
-        progress=_within(evidence.progress, begin, later),
+        progress=_within(evidence.progress, begin, goes_on_to),
         last_lines=evidence.last_lines if is_last else {},
         batches=evidence.batches if is_last else {},
         flight=evidence.flight if is_last else None,

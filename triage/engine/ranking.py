@@ -172,16 +172,16 @@ def _is_first(
 
 
 def _closure(catalog: Catalog, shown: Set[str]) -> Mapping[str, frozenset[str]]:
-    """For each slug all slugs that it explains: directly, through symptoms, through what is shown.
+    """For what is shown all slugs that it explains: directly, by symptoms, by what else is shown.
 
     A chain over a root that the text does not show would explain anything by anything.
     """
     direct = {p.slug: p.explains for p in catalog}
     links = shown | {p.slug for p in catalog if p.role == "symptom"}
     result = {}
-    for slug, explains in direct.items():
+    for slug in shown | {FALLBACK}:
         seen: set[str] = set()
-        todo = list(explains)
+        todo = list(direct.get(slug, ()))
         while todo:
             other = todo.pop()
             if other not in seen:

@@ -70,10 +70,14 @@ class Hits:
 
     def of(self, pattern: str, *, in_warnings: bool) -> list[Place]:
         """Hits that count as events, earliest first."""
-        places = self._by_pattern.get(pattern, [])
+        places = self._by_pattern.get(pattern, ())
         if in_warnings:
             return [p for p in places if not (p.hit.mention or p.hit.handled)]
         return [p for p in places if not (p.hit.mention or p.hit.warning or p.hit.handled)]
+
+    def has_one_of(self, patterns: Sequence[str]) -> bool:
+        """Whether one of the patterns occurs at all, spoken of or not."""
+        return any(pattern in self._by_pattern for pattern in patterns)
 
     def any_of(self, pattern: str) -> bool:
         """Whether the pattern occurs at all, as an event or a warning."""
@@ -153,6 +157,8 @@ def match_signature(
     pitfall: Pitfall, signature: Signature, hits: Hits, facts: Facts
 ) -> Match | None:
     """The Match if the signature recognises the pitfall, else None."""
+    if signature.patterns and not hits.has_one_of(signature.patterns):
+        return None
     shown: list[Fact] = []
     for name in signature.facts:
         fact = facts.get(name)
