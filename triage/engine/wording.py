@@ -121,6 +121,9 @@ def is_handled(text: str) -> bool:
         return any(_CLAUSE.search(text, 0, m.start()) for m in _HANDLED.finditer(text))
     if _HANDLED.search(text) is not None:
         return True
+    if "NCCL WARN" in text:
+        # A native logger tells of no exception that somebody caught.
+        return False
     told = _NARRATED.search(text[:700]) if "Error" in text or "Exception" in text else None
     return told is not None and _ENDS.search(told["sequel"]) is None
 

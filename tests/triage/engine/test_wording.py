@@ -51,6 +51,7 @@ def test_a_line_that_says_it_coped(text: str) -> None:
         "You can suppress this exception and fall back to eager by setting suppress_errors",
         "worker 3 died (RuntimeError: CUDA out of memory), exiting",
         "terminate called after an unhandled exception: CUDA out of memory",
+        "NCCL WARN NET/OFI Request completed with error. RC: 9. Error: 15 (unreachable). Length: 0",
     ],
 )
 def test_a_line_that_does_not(text: str) -> None:
