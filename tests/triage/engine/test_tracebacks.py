@@ -288,3 +288,18 @@ def test_pytests_report(
 )
 def test_a_linters_or_warnings_line_is_no_frame(line: str, scan_text: Scan) -> None:
     assert scan_text(f"{line}\n{line}\n").tracebacks == []
+
+
+def test_behind_a_box_an_exception_may_have_any_name(scan_text: Scan) -> None:
+    box = """\
+╭──────────────────── Traceback (most recent call last) ─────────────────────╮
+│ /home/u/exp/run.py:31 in <module>                                          │
+│                                                                            │
+│ ❱ 31 │   claim(run)                                                        │
+╰────────────────────────────────────────────────────────────────────────────╯
+"""
+    (traceback,) = scan_text(f"{box}RunIsTaken: run 7 belongs to another job\n").tracebacks
+    assert traceback.exception == "RunIsTaken"
+    assert traceback.message == "run 7 belongs to another job"
+    (cut_off,) = scan_text(f"{box}Epoch 3 starts: run 7\n").tracebacks
+    assert cut_off.exception == ""

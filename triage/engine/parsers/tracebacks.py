@@ -31,6 +31,8 @@ _BEHIND_FRAMES = re.compile(
     r"^(?P<name>(?:[A-Za-z_]\w{0,80}\.){1,8}(?:_?[A-Z]\w{0,80}|\w{0,80}error|timeout))"
     r"(?P<rest>:\s.*|:?\s*)$"
 )
+# Rich leaves out the module, so that an exception of the program's own has any name.
+_BEHIND_BOX = re.compile(r"^(?P<name>[A-Z]\w{2,80})(?P<rest>:\s.*)$")
 # IPython names the exception in the header, and lists the source around each frame.
 _NOTEBOOK_HEADER = re.compile(r"^(?P<name>[A-Za-z_]\w{1,80})\s{4,200}Traceback \(most recent")
 _NOTEBOOK_FRAME = re.compile(
@@ -74,6 +76,7 @@ class _Open:
     rank: int | None = None
     named: str = ""
     is_behind_frames: bool = False
+    is_boxed: bool = False
 
 
 class TracebackParser:
@@ -136,6 +139,7 @@ class TracebackParser:
                 # A cut start: frames without their header are a traceback all the same.
                 current = self._open[key] = _Open(line, line.number, link=self._links.pop(key, ""))
             self._add_frame(current, frame)
+            current.is_boxed = line.is_boxed
             current.end = line.number
             return
         if current is not None and line.is_code:
@@ -296,6 +300,8 @@ class TracebackParser:
         if current.named and text.startswith(f"{current.named}:"):
             return current.named, text[len(current.named) :]
         if current.is_behind_frames and (found := _BEHIND_FRAMES.match(text)):
+            return found["name"], found["rest"]
+        if current.is_boxed and (found := _BEHIND_BOX.match(text)):
             return found["name"], found["rest"]
         return "", ""
 
