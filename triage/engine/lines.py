@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 import mmap
 import re
 from collections.abc import Callable, Iterator
@@ -63,6 +64,12 @@ class Line:
 
 _ANSI = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)|[@-Z\\-_()][0-9A-Za-z]?)"
+)
+# Docker's json-file driver puts each line of a container into an object of its own.
+_DOCKER = re.compile(
+    rb'^\{"log":(?P<log>"(?:[^"\\\r\n]|\\[^\r\n])*"),"stream":"(?:stdout|stderr)",[^\r\n]{0,2000}'
+    rb'"time":"(?P<time>[0-9T:.+Z\-]{19,40})"\}\r?$',
+    re.MULTILINE,
 )
 # Tab, line ends, form feed, backspace, escape and bell, and all that may be part of a character.
 _PRINTED = bytes([7, 8, 9, 10, 12, 13, 27, *range(32, 127), *range(128, 256)])
@@ -256,11 +263,23 @@ def _is_binary(start: bytes) -> bool:
 
 
 def _clean_block(data: bytes) -> bytes:
+    if b'{"log":"' in data:
+        data = _DOCKER.sub(_docker_line, data)
     if b"\x1b" in data:
         data = _ANSI.sub(b"", data)
     if b"\0" in data:
         data = data.replace(b"\0", b"")
     return data
+
+
+def _docker_line(found: re.Match[bytes]) -> bytes:
+    """The line that Docker wrapped, behind its time; as it stands where it is no JSON string."""
+    try:
+        text: str = json.loads(found["log"])
+    except ValueError:
+        return found[0]
+    whole = text.rstrip("\r\n").replace("\n", "\\n").encode("utf-8", "replace")
+    return found["time"] + b" " + whole
 
 
 # ------------------------------------------------------------------------------- bytes → Line
@@ -301,7 +320,14 @@ _PREFIX = re.compile(
                 r"(?:\s*\|\|)?:?\s?"
             ),
             r"\[(?!(?:epoch|step|iter|batch|fold|stage))[a-z]{2,20}(?P<role_rank>\d{1,6})(?:\|\d+)?\]:\s?",
-            r"\[(?P<mpi_job>\d{1,18}),(?P<mpi_rank>\d{1,18})\]<(?:stdout|stderr|stddiag)>:?\s?",
+            (
+                r"\[(?P<mpi_job>\d{1,18}),(?:mpirank:)?(?P<mpi_rank>\d{1,18})(?:,algo-\d{1,6})?\]"
+                r"<(?:stdout|stderr|stddiag)>:?\s?"
+            ),
+            # containerd's log files; kubectl logs --prefix; docker compose
+            r"(?P<stream>stdout|stderr) [FP] ",
+            r"\[pod/(?P<pod>[\w.\-]{1,253}/[\w.\-]{1,63})\] ",
+            r"(?P<service>[a-z][\w.\-]{0,60}[\-_]\d\w{0,9})\s{1,30}\| ",
             (
                 r"\[PG (?:ID )?(?P<pg>\w+)(?: PG GUID (?P<guid>[^\]\s]*))?"
                 r"(?: Rank (?P<pg_rank>\d{1,18}))?\]\s?"
@@ -373,10 +399,8 @@ def split_line(raw: bytes, number: int, limits: Limits) -> Iterator[Line]:
         pieces = [text]
     for piece in pieces or [""]:
         if len(piece) > 40 and "\\n" in piece and _is_escaped(piece):
-            for part in piece.replace("\\r\\n", "\\n").split("\\n")[:4_000]:
-                yield from _split_bars(
-                    part.replace("\\t", "\t").replace('\\"', '"'), number, limits
-                )
+            for part in _ESCAPE.sub(_unescape, piece).split("\n")[:4_000]:
+                yield from _split_bars(part, number, limits)
         else:
             yield from _split_bars(piece, number, limits)
 
@@ -384,6 +408,14 @@ def split_line(raw: bytes, number: int, limits: Limits) -> Iterator[Line]:
 def _telling(pieces: list[str]) -> list[str]:
     """Of the middle of a bar's life, what is more than a bar."""
     return [p for p in pieces if not ((bar := _BAR.search(p)) and bar.end() >= len(p) - 2)][:2_000]
+
+
+_ESCAPE = re.compile(r"\\(?:r\\n|.)")
+_ESCAPES = {"\\r\\n": "\n", "\\n": "\n", "\\t": "\t", '\\"': '"', "\\\\": "\\"}
+
+
+def _unescape(found: re.Match[str]) -> str:
+    return _ESCAPES.get(found[0], found[0])
 
 
 def _is_escaped(text: str) -> bool:
@@ -534,10 +566,15 @@ def _moment(month: int, day: int, found: re.Match[str], prefix: str) -> float:
 
 
 class CodeMarker:
-    """Marks the lines of source code that a traceback quotes, one stream a rank."""
+    """Marks the lines of source code that a traceback quotes, one stream a rank.
+
+    Code stands deeper than its frame: so the exception of a traceback that is indented as a whole
+    is no code, although frames without source may still owe theirs.
+    """
 
     def __init__(self) -> None:
         self._owed: dict[tuple[int | None, str | None], int] = {}
+        self._depth: dict[tuple[int | None, str | None], int] = {}
 
     def mark(self, line: Line) -> None:
         """Sets `is_code` where frames before it, of the same rank, still owe their code line."""
@@ -551,12 +588,18 @@ class CodeMarker:
         if _FRAME.match(line.text):
             # Without prefixes the frames of several ranks mix; each still owes one line of code.
             self._owed[key] = min((owed or 0) + 1, 16)
+            self._depth[key] = _depth(line.text)
         elif owed is None:
             return
         elif line.text[:1] in (" ", "\t") and not line.text.strip(" ^~"):
             line.is_code = True
-        elif owed > 0 and line.text[:1] in (" ", "\t"):
+        elif owed > 0 and _depth(line.text) > self._depth[key]:
             line.is_code = True
             self._owed[key] = owed - 1
         else:
             del self._owed[key]
+
+
+def _depth(text: str) -> int:
+    """How many blanks the text begins with."""
+    return len(text) - len(text.lstrip(" \t"))

@@ -299,3 +299,63 @@ def test_code_under_a_frame_is_marked_for_each_rank() -> None:
         marker.mark(line)
         marks.append(line.is_code)
     assert marks == [False, False, True, True, False]
+
+
+def test_an_escaped_message_keeps_its_windows_paths() -> None:
+    raw = rb'{"msg": "Traceback:\n  File \"C:\\new\\train.py\", line 3, in main\nKeyError: 3"}'
+    texts = [line.text for line in split_line(raw, 1, Limits())]
+    assert texts[1] == '  File "C:\\new\\train.py", line 3, in main'
+
+
+@pytest.mark.parametrize(
+    ("prefix", "rank"),
+    [
+        (b"2026-11-30T04:00:01.123456789Z stderr F ", None),
+        (b"[pod/train-0/pytorch] ", None),
+        (b"trainer-1  | ", None),
+        (b"[1,mpirank:5,algo-2]<stderr>:", 5),
+    ],
+    ids=["containerd", "kubectl", "compose", "sagemaker"],
+)
+def test_what_a_platform_puts_before_each_line_goes(prefix: bytes, rank: int | None) -> None:
+    (line,) = split_line(prefix + b"KeyError: 3", 1, Limits())
+    assert (line.text, line.rank) == ("KeyError: 3", rank)
+
+
+def test_the_first_column_of_a_table_stays() -> None:
+    (line,) = split_line(b"encoder | ResNet | 23.5 M", 1, Limits())
+    assert line.text == "encoder | ResNet | 23.5 M"
+
+
+def test_dockers_objects_are_taken_off_with_their_time(scan_text: Callable[..., Evidence]) -> None:
+    text = "".join(
+        f'{{"log":"{log}\\n","stream":"stderr","time":"2026-11-30T04:00:0{n}.5Z"}}\n'
+        for n, log in enumerate(
+            [
+                "Traceback (most recent call last):",
+                r"  File \"/app/train.py\", line 3, in main",
+                "    fit()",
+                r"KeyError: \"lr\"",
+            ]
+        )
+    )
+    evidence = scan_text(text)
+    (traceback,) = evidence.tracebacks
+    assert (traceback.exception, traceback.message) == ("KeyError", '"lr"')
+    assert traceback.frames[0].code == "fit()"
+    assert evidence.first_time is not None
+
+
+def test_an_indented_exception_is_no_code_although_a_frame_lacks_its_own() -> None:
+    texts = [
+        "    Traceback (most recent call last):",
+        '      File "<string>", line 1, in <module>',
+        '      File "/home/u/train.py", line 3, in main',
+        "        fit()",
+        "    KeyError: 'lr'",
+    ]
+    lines = [Line(number, text, text) for number, text in enumerate(texts)]
+    marker = CodeMarker()
+    for line in lines:
+        marker.mark(line)
+    assert [line.is_code for line in lines] == [False, False, False, True, False]
