@@ -101,6 +101,8 @@ _QUOTED_BEFORE = re.compile(
 _EXCEPTION_WORD = re.compile(r"[\w.]{1,60}(?:Error|Exception)\b")
 _NUMBERED_STRING = re.compile(r"\s*[\w.#\-]{0,20}\s*'[^']{1,300}',?\s*$")
 _IN_LIST = re.compile(r"^[^\"]{0,120}\"(?:,\s?\"[^\"]{1,120}\"(?!\s?:)|\s?[\])]\s?,?$)")
+# The repr of an exception that another one carries: got RuntimeError("shape '[2]' is invalid").
+_OPENS_MESSAGE = re.compile(r"(?:Error|Exception)\(\"[^\"]{0,120}$")
 _LISTED = re.compile(r"\"[^\"]{1,120}\",\s?\"[^\"]{0,60}$")
 _SETTING = re.compile(r"^\s*(?:[\"']?[\w.\-]{2,60}[\"']?\s*[:=]\s*[\"'\[{(]|--?[\w\-]{2,40}[= ])")
 _EXCEPTION_NAME = re.compile(r"^\s*[\w.]*(?:Error|Exception|Warning|Failure|Exit)\b")
@@ -154,7 +156,7 @@ def _is_quoted(text: str, before: str, start: int) -> bool:
         return "「" in before and _QUOTED_BEFORE.search(before) is not None
     if _ARGUMENT.search(before) and not _STRUCTURED.match(text):
         return True
-    if before.count('"') % 2 == 1:
+    if before.count('"') % 2 == 1 and not _OPENS_MESSAGE.search(before):
         behind = text[start : start + 400]
         if _LISTED.search(before) or _IN_LIST.search(behind):
             return not _STRUCTURED.match(text)

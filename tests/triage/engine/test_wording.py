@@ -104,6 +104,7 @@ def test_advice_settings_and_code_only_mention_it(text: str) -> None:
         "I get `RuntimeError: CUDA out of memory` after one epoch",
         '{"level": "error", "msg": "CUDA out of memory", "rank": 3}',
         "Exception: OutOfMemoryError('CUDA out of memory')",
+        "CompileError: got RuntimeError(\"CUDA out of memory of pool 'a'\")",
         "报错信息：CUDA out of memory",
     ],
 )
