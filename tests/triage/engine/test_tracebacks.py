@@ -221,6 +221,15 @@ def test_a_notebooks_traceback(cell: str, frame: str, scan_text: Scan) -> None:
     assert not any("out of memory" in hit.text for hit in evidence.hits)
 
 
+@pytest.mark.parametrize("first", [0, 1], ids=["whole", "header cut off"])
+def test_a_traceback_indented_as_a_block(first: int, scan_text: Scan) -> None:
+    lines = PLAIN.splitlines()[first:]
+    (traceback,) = scan_text("\n".join(f"    {line}" for line in lines)).tracebacks
+    assert traceback.exception == "ValueError"
+    assert traceback.message == "optimizer got an empty parameter list"
+    assert [f.function for f in traceback.frames] == ["<module>", "main", "__init__"]
+
+
 def test_the_exceptions_of_a_group(scan_text: Scan) -> None:
     text = (
         "  + Exception Group Traceback (most recent call last):\n"

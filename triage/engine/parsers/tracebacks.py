@@ -76,6 +76,7 @@ class _Open:
     rank: int | None = None
     named: str = ""
     is_behind_frames: bool = False
+    depth: int = 0
     is_boxed: bool = False
 
 
@@ -138,6 +139,7 @@ class TracebackParser:
             if current is None:
                 # A cut start: frames without their header are a traceback all the same.
                 current = self._open[key] = _Open(line, line.number, link=self._links.pop(key, ""))
+                current.depth = max(_depth(text) - 2, 0)
             self._add_frame(current, frame)
             current.is_boxed = line.is_boxed
             current.end = line.number
@@ -151,9 +153,12 @@ class TracebackParser:
             return
         if text[0] not in " \t":
             self._exception(line, text, key, current)
+        elif current is not None and current.depth and _depth(text) == current.depth:
+            # The whole traceback is indented, as a block of code is in Markdown.
+            self._exception(line, text.strip(), key, current)
 
     def _begin(self, line: Line, text: str, key: tuple[int | None, str | None]) -> _Open:
-        current = _Open(line, line.number, link=self._links.pop(key, ""))
+        current = _Open(line, line.number, link=self._links.pop(key, ""), depth=_depth(text))
         if "(RANK " in text and (found := _RANK.search(text)):
             # torch.distributed.checkpoint gathers what the ranks raised and prints all of it.
             current.rank = int(found["rank"])
@@ -350,6 +355,10 @@ class TracebackParser:
                 )
         self._open.clear()
         self.tracebacks.sort(key=lambda t: (t.line, t.end_line))
+
+
+def _depth(text: str) -> int:
+    return len(text) - len(text.lstrip(" "))
 
 
 def _with_name(told: str) -> str:
