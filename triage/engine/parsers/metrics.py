@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
+from dataclasses import replace
+from math import nan
 
 from triage.engine.evidence import Point, Progress
 from triage.engine.limits import Limits
@@ -13,49 +15,72 @@ from triage.engine.parsers.sampling import PointSample
 # Half of the lines of a training log carry numbers, so a pattern begins at a word that it needs,
 # less its reach before that word; and it reads the line in lower case, because `(?i)` takes three
 # times as long. Only bars, and what is printed in one case alone, are read as they stand.
+# A counter: `step 12/90`, `iteration     12/    90`, `"step": 12`, `Epoch(train)  [1][12/90]`.
 _STEP = re.compile(
-    r"\b(?P<name>epoch|iter(?:ation)?|(?:global[_ ])?step|batch|it|update"
-    r"|num_updates)s?\b\s?[=:#\[(]{0,2}\s?"
-    r"(?P<done>\d{1,12})(?:\s?(?:/|of)\s?(?P<total>\d{1,12}))?"
-    r"(?:\]?\[\s*(?P<inner>\d{1,12})/(?P<inner_total>\d{1,12})\])?"
+    r"\b(?P<name>epoch|iter(?:ation)?|(?:global[_ ])?step|batch|it|update|num_updates"
+    r"|train(?=: \[?\d{1,6}(?:/\d{1,6}\])? ?\[))s?\b(?:\([a-z]{2,10}\))?"
+    r"['\"]?\s{0,12}[=:#]{0,2}\s{0,12}[\[(]{0,2}\s{0,4}['\"]?(?P<done>\d{1,12})(?!\.?\d)"
+    r"(?:\s?(?:/|of)\s{0,12}(?P<total>\d{1,12}))?"
+    r"(?:\]?\s{0,2}\[\s*(?P<inner>\d{1,12})/(?P<inner_total>\d{1,12})(?:\]|\s\())?"
 )
 _STEP_REACH = len("global_")
+_BATCHES_OF_EPOCH = re.compile(r"\b(?P<epoch>\d{1,6})epoch:train:\d{1,9}-(?P<done>\d{1,9})batch:")
 _LOSS_VALUE = (
     r"['\"]?\s?[=:\uff1a (]{1,3}\s?"
-    r"(?:tensor\(|['\"])?(?P<value>[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf))\b"
+    r"(?:tensor\(|['\"])?(?P<value>[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf(?:inity)?))\b"
 )
+_LOSS_SUFFIX = r"(?:_\w{1,20}|/train/total| value)?"
 _LOSS = re.compile(
     r"(?:(?P<prefix>\b(?:val|valid|validation|eval|test|dev)(?:[ _/.]|(?=loss)))|\b)"
-    r"(?:(?:\w{0,30}[_ /.])?loss(?:_\w{1,20})?|(?P<cjk>\w{0,12}(?:损失|損失|손실)))" + _LOSS_VALUE
+    r"(?:(?:\w{0,30}[_ /.])?loss"
+    + _LOSS_SUFFIX
+    + r"|(?P<cjk>\w{0,12}(?:损失|損失|손실)))"
+    + _LOSS_VALUE
 )
 _LOSS_REACH = len("validation ") + 31
 # The same from the word on, without what may stand before it.
-_LOSS_ALONE = re.compile(r"(?:loss(?:_\w{1,20})?|损失|損失|손실)" + _LOSS_VALUE)
+_LOSS_ALONE = re.compile(r"(?:loss" + _LOSS_SUFFIX + "|损失|損失|손실)" + _LOSS_VALUE)
+# A line of a loop without training: its loss is another series, its times and memory none.
+_HELD_OUT_LINE = re.compile(
+    r"[\s*>=#-]{0,8}(?:val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?|dev)(?:[\s:(\[|]|$)"
+)
+_HELD_OUT_WORDS = ("(val)", "(test)", "valid on '")
 # Of several losses on a line the sum of all, under one of these names, and no setting.
 _WHOLE_LOSS = re.compile(
     r"(?:train(?:ing)?[_ /.])?(?:avg[_ ]|total[_ ]|lm )?loss['\"]?\s?[=:\uff1a (]"
 )
 _NO_LOSS = re.compile(r"scale|loss_(?:weight|coef|ratio|fn|type|lambda|func)")
 _MAX_LOSSES = 12
-_NUMBER = r"(?P<value>nan|inf|\d{1,18}\.?\d{0,18}(?:e[-+]?\d{1,3})?)"
+_NUMBER = r"(?P<value>nan|inf(?:inity)?|\d{1,18}\.?\d{0,18}(?:e[-+]?\d{1,3})?)"
 # These two begin with a letter, which is found faster than the start of a word.
 _GRADIENT_NORM = re.compile(
-    r"g(?:(?<!\wg)|(?<=\btotal_g))(?:rad(?:ient)?s?[_ ]?norm|norm)\b['\"]?\s?[=:(]{0,2}\s?"
-    r"(?:tensor\(|['\"])?" + _NUMBER + r"\b"
+    r"g(?:(?<!\wg)|(?<=\btotal_g))(?:rad(?:ient)?s?[-_ /]?(?:l2[-_])?norm|rad/global|norm)\b"
+    r"['\"]?\s?[=:(]{0,2}\s{0,3}(?:tensor\(|['\"])?" + _NUMBER + r"\b"
 )
+# A norm that is not said to be of the gradients is theirs where a loss stands on the line.
+_BARE_NORM = re.compile(r"(?:[|,] ?norm|\btotal_norm)[:=]? {0,2}" + _NUMBER + r"\b")
 _LEARNING_RATE = re.compile(
-    r"l(?<!\wl)(?:r|earning[_ ]rate)['\"]?\s?[=:]?\s?['\"]?\[?" + _NUMBER + r"\b"
+    r"l(?:(?<!\wl)|(?<=\btrain_l)|(?<=\boptim0_l))"
+    r"(?:r(?:0|/group0|-\w{1,40}/group0)?|earning[_ ]rate)['\"]?\s?[=:]?\s?['\"]?\[?"
+    + _NUMBER
+    + r"\b"
 )
 _STEP_TIME = re.compile(
     r"\b(?:elapsed time per (?:iteration|step)|(?:step|iter(?:ation)?|batch)[_ ]time"
-    r"|time[_ /]per[_ ](?:step|iter(?:ation)?)|time/(?:step|iter)"
+    r"|time[_ /]per[_ ](?:step|iter(?:ation)?)|time/(?:step|iter)|train_step_timing in s"
     r"|sec(?:onds)?[_/ ](?:per[_ ])?(?:step|iter(?:ation)?)|(?P<bare>time|dt))"
-    r"\s?(?:\((?P<in>ms|s)\))?['\"]?\s?[=:]?\s{0,3}(?P<value>\d{1,9}\.?\d{0,9})\s?(?P<unit>ms|s)?\b"
+    r"\s?(?:\((?P<in>ms|s)\))?['\"]?\s?[=:]?\s{0,3}(?P<value>\d{1,9}\.?\d{0,9}(?:e[-+]\d\d)?)"
+    r"\s?(?P<unit>ms|s)?\b"
 )
 _STEP_TIME_REACH = len("iteration_")
 # A bare `time` is that of a step where its line has one of these beside it.
-_BESIDE_TIME = ("data_time", "data:", "mfu", "max mem", "data time")
-_EPOCH_TIME = re.compile(r"\bepoch time['\"]?\s?[=:]\s?(?P<value>\d{1,9}\.?\d{0,9})\s?s\b")
+_BESIDE_TIME = (
+    "data_time", "data:", "\tdata", "\ttime", "mfu", "max mem", "data time", "tok/s",
+)  # fmt: skip
+_MILLISECONDS = re.compile(r"\| \(?(?P<value>\d{1,9}\.\d{1,9}) ms \|")
+# The time of a step of a trainer whose `iter_time` is that of its data.
+_WHOLE_TIME = re.compile(r"\btrain_time=(?P<value>\d{1,9}\.\d{1,9})\b")
+_EPOCH_TIME = re.compile(r"\bepoch (?:time['\"]?\s?[=:]|took)\s?(?P<value>\d{1,9}\.?\d{0,9})\s?s\b")
 _TIMERS = re.compile(
     r"\b(?:fwd|forward|bwd|backward|step)(?:_microstep)?: (?P<value>\d{1,9}\.\d{1,9})(?= ?\||$)"
 )
@@ -63,10 +88,9 @@ _SKIPPED_TOTAL = re.compile(r"\bstep=(?P<step>\d{1,12}), skipped=(?P<value>\d{1,
 _BAR_RATE = re.compile(r"(?P<value>\d{1,6}\.\d{1,4})\s?(?P<unit>it/s|s/it)\b")
 _BAR_RATE_REACH = 12
 _TRAINING_BAR = re.compile(r"(?i)epoch|train|step|iter")
-_MEGATRON_STEP = re.compile(r"\biteration {1,12}(?P<done>\d{1,12})/ {0,12}(?P<total>\d{1,12})")
 # Keras prints a bar of its own; the numbers behind it are those of another framework's run.
 _KERAS = re.compile(r"\s{0,8}\d{1,9}/\d{1,9} (?:\[[=>.]{5,80}\]|[━─╸]{5,80}) ")
-_OF_STEPS = ("epoch", "batch")
+_OF_STEPS = ("epoch", "batch", "train")
 _CJK_LOSS_WORDS = ("损失", "損失", "손실")
 _CJK_HELD_OUT = re.compile(r"验证|測試|测试|検証|驗證|검증|평가")
 _SCALE = re.compile(
@@ -75,10 +99,12 @@ _SCALE = re.compile(
     r"|loss[_ ]scale(?:r)?['\"]?\s?[=:]?\s?(?:\d+ reducing loss scale to)?"
     r"|\b(?:amp[_ ]|grad[_ ])?scale['\"]?\s?[=:]"
     r"|decreas(?:ing|ed) (?:loss )?scale(?: from \S+)? to)"
-    r"\s?[|:=]?\s?(?P<value>\d{1,18}\.?\d*(?:e[-+]?\d+)?)"
+    r"\s?[|:=]?\s?['\"]?(?P<value>\d{1,18}\.?\d*(?:e[-+]?\d+)?)"
 )
 _SCALE_REACH = len("decreasing loss ")
 _OVERFLOW = re.compile(r"grad(?:ient)? overflow|overflow!|overflow detected")
+_OVERFLOW_RANK = re.compile(r"overflow! rank (?P<rank>\d{1,6}) skipping")
+_NAN_ITERATIONS = re.compile(r"number of nan iterations: {1,12}[1-9]")
 _SKIPPED_ITERATIONS = re.compile(r"number of skipped iterations: {1,12}[1-9]")
 # The ultralytics table: epoch of all, memory, then the mean of each loss.
 _LOSS_ROW = re.compile(
@@ -97,22 +123,25 @@ _GPU_MEMORY = re.compile(
     r"(?:memory[_ ]allocated|allocated|max[_ ]mem(?:ory)?|gpu[_ ]mem(?:ory)?"
     r"|mem(?:ory)?|vram)(?:[_ ](?:alloc(?:ated)?|used|usage|in use))?(?:\(\))?['\"]?"
     r"\s?[=: ]{1,3}\s?"
-    r"(?P<value>\d{1,18}\.?\d*)\s?(?P<unit>[kmgt]i?b|mb|gb)?"
+    r"(?P<value>\d{1,18}\.?\d*)\s?(?P<unit>[kmgt](?:i?b)?\b)?"
 )
 _GPU_MEMORY_REACH = len("max_")
+_MEMORY_ALLOCATED = re.compile(r"\bma (?P<value>\d{1,9}\.?\d{0,4}) (?P<unit>gb)\s+max_ma ")
 # A row of a table of epochs (epoch/epochs, GPU memory, losses), and a step with a size alone.
-_TABLE_ROW = re.compile(r"^\s*\d{1,6}/\d{1,6}\s+(?P<value>\d{1,6}(?:\.\d{1,6})?)(?P<unit>G)\s+\d")
+_TABLE_ROW = re.compile(
+    r"^\s*\d{1,6}/\d{1,6}\s+(?P<value>\d{1,6}(?:\.\d{1,6})?)(?P<unit>G)\s+[\dn]"
+)
 _BARE_SIZE = re.compile(
     r"^\W{0,4}(?:step|iter|iteration|epoch|batch)?\W{0,4}\d{1,9}(?:/\d{1,9})?\W{1,4}"
     r"(?P<value>\d{1,12}(?:\.\d{1,6})?)\s?(?P<unit>[mg]i?b)\s*$"
 )
 _HOST_MEMORY = re.compile(
     r"\b(?:rss|(?:host|cpu|system)[_ ]mem(?:ory)?|ram(?:[_ ]usage| used)?|uss|pss"
-    r"|virtual_memory|current memory use|maxresident)\b['\"]?\s?[=: ]{1,3}\s?"
+    r"|virtual_memory|virtual memory:  used|current memory use|maxresident)\b['\"]?\s?[=: ]{1,3}\s?"
     r"(?P<value>\d{1,18}\.?\d*)\s?(?P<unit>[kmgt]i?b?)?"
 )
 _HOST_MEMORY_WORDS = (
-    "host", "cpu", "system", "ram", "rss", "uss", "pss", "virtual_mem", "current mem", "maxres",
+    "host", "cpu", "system", "ram", "rss", "uss", "pss", "virtual", "current mem", "maxres",
 )  # fmt: skip
 _GRAPH_NODES = re.compile(
     r"autograd\.function\.(?P<node>\w{1,80}Backward\w*)[^|]*\|\s*(?P<value>\d{1,12})\s*\|"
@@ -168,6 +197,7 @@ class MetricsParser:
             or "iter" in lowered
             or "batch" in lowered
             or "update" in lowered
+            or "train: " in lowered
         ):
             self._step(line, text, lowered)
         is_of_loss = "loss" in lowered or (
@@ -180,10 +210,22 @@ class MetricsParser:
                 self._scale(line, lowered)
             elif "overflow" in lowered and _is_skip(lowered):
                 self._point("skipped_step", line, 1.0)
+            if (
+                "nan iter" in lowered
+                and "lm loss" not in lowered
+                and _NAN_ITERATIONS.search(lowered)
+            ):
+                self._point("loss", line, nan)
             self._table_header(text, lowered)
         elif self._loss_column is not None:
             self._table_row(line, text, *self._loss_column)
-        if "mem" in lowered or "alloc" in lowered or "ram" in lowered or "rss" in lowered:
+        if (
+            "mem" in lowered
+            or "alloc" in lowered
+            or "ram" in lowered
+            or "rss" in lowered
+            or "max_ma" in lowered
+        ):
             self._memory(line, text, lowered)
         elif (begins_with_digit and (found := _TABLE_ROW.match(text))) or (
             text.rstrip()[-1:] in ("B", "b") and (found := _BARE_SIZE.match(lowered))
@@ -191,11 +233,14 @@ class MetricsParser:
             self._point("gpu_memory", line, _mebibytes(found))
         if begins_with_digit and "/" in text[:14] and (row := _LOSS_ROW.match(text)):
             self._point("loss", line, float(row["value"]))
-        if "norm" in lowered and (found := _GRADIENT_NORM.search(lowered)):
-            self._point("grad_norm", line, float(found["value"]))
-        if ("lr" in lowered or "learning" in lowered) and (found := _LEARNING_RATE.search(lowered)):
-            self._point("learning_rate", line, float(found["value"]))
-        if "time" in lowered or "dt" in lowered or "sec" in lowered:
+        self._norm_and_rate(line, lowered, is_of_loss)
+        if (
+            "tim" in lowered
+            or "dt" in lowered
+            or "sec" in lowered
+            or "took" in lowered
+            or " ms" in lowered
+        ):
             self._time(line, text, lowered)
         if "Backward" in text and (found := _GRAPH_NODES.search(text)):
             self._point("graph_nodes:" + found["node"], line, float(found["value"]))
@@ -203,31 +248,55 @@ class MetricsParser:
     def _bar(self, line: Line, bar: Progress, text: str) -> None:
         self._at = bar.done
         if bar.done or bar.total:
-            self._keep_progress(bar)
+            self._keep(bar)
         if bar.done == bar.total and (found := _TABLE_ROW.match(bar.text)):
             self._point("gpu_memory", line, _mebibytes(found))
-        self._bar_loss(line, text)
-        if bar.done < 2 or not _is_training_bar(bar.name, "loss" in text):
-            return
+        lowered = text.lower()
+        if not _is_held_out(bar.name):
+            self._bar_loss(line, text, lowered)
+            self._norm_and_rate(line, lowered, has_loss="loss" in lowered)
+            if "scale" in lowered:
+                self._scale(line, lowered)
+            if bar.done >= 2 and ("loss" in lowered or _is_training_bar(bar.name)):
+                self._bar_time(line, text, lowered)
+
+    def _bar_time(self, line: Line, text: str, lowered: str) -> None:
         at = _first(text, 0, "it/s", "s/it")
         if at < 0:
+            if "step_timing" in lowered:
+                self._time(line, text, lowered)
             return
         found = _BAR_RATE.search(text, max(at - _BAR_RATE_REACH, 0))
         if found and (rate := float(found["value"])) > 0:
             self._point("step_time", line, rate if found["unit"] == "s/it" else 1 / rate)
 
+    def _norm_and_rate(self, line: Line, lowered: str, has_loss: bool) -> None:
+        """The norm of the gradients and the learning rate."""
+        if "norm" in lowered:
+            found = _GRADIENT_NORM.search(lowered)
+            if found is None and has_loss:
+                found = _BARE_NORM.search(lowered)
+            if found:
+                self._point("grad_norm", line, float(found["value"]))
+        if ("lr" in lowered or "learning" in lowered) and (found := _LEARNING_RATE.search(lowered)):
+            self._point("learning_rate", line, float(found["value"]))
+
     def _time(self, line: Line, text: str, lowered: str) -> None:
         """The time of a step or an epoch, in seconds."""
-        if line.level in ("E", "W"):
+        if line.level in ("E", "W") or _is_held_out_line(lowered):
             return
-        if "epoch time" in lowered and (found := _EPOCH_TIME.search(lowered)):
+        if "epoch t" in lowered and (found := _EPOCH_TIME.search(lowered)):
             self._point("epoch_time", line, float(found["value"]))
+        elif "iter_time=" in lowered and (found := _WHOLE_TIME.search(lowered)):
+            self._point("step_time", line, float(found["value"]))
+        elif " ms |" in lowered and (found := _MILLISECONDS.search(lowered)):
+            self._point("step_time", line, float(found["value"]) / 1_000)
         elif "time (ms) |" in text:
             times = [float(found["value"]) for found in _TIMERS.finditer(text)]
             if times:
                 self._point("step_time", line, sum(times) / 1_000)
         else:
-            at = _first(lowered, 0, "time", "dt", "sec", "elapsed")
+            at = _first(lowered, 0, "time", "dt", "sec", "elapsed", "train_step_timing")
             found = _STEP_TIME.search(lowered, max(at - _STEP_TIME_REACH, 0))
             if found and (not found["bare"] or _has_any(lowered, _BESIDE_TIME)):
                 unit = found["unit"] or found["in"]
@@ -245,20 +314,13 @@ class MetricsParser:
         if "skipped=" in text and (found := _SKIPPED_TOTAL.search(text)):
             self._at = int(found["step"])
             self._point("skipped_total", line, float(found["value"]))
-        at = _first(lowered, 0, "step", "epoch", "it", "batch", "update")
-        found = None
-        if not lowered.startswith("iteration   ", at):
-            found = _STEP.search(lowered, max(at - _STEP_REACH, 0))
+        if "epoch:train:" in lowered and (found := _BATCHES_OF_EPOCH.search(lowered)):
+            done = int(found["epoch"]) * 10_000_000 + int(found["done"])
+            self._keep_progress(line, "epoch", done, None, text)
+            return
+        at = _first(lowered, 0, "step", "epoch", "it", "batch", "update", "train: ")
+        found = _STEP.search(lowered, max(at - _STEP_REACH, 0))
         if found is None:
-            found = _MEGATRON_STEP.search(lowered, at)
-            if found is not None:
-                self._at = int(found["done"])
-                self._keep_progress(
-                    Progress(
-                        line.number, "iteration", self._at, int(found["total"]), None, line.rank,
-                        text.strip()[:200],
-                    )
-                )  # fmt: skip
             return
         name, digits, total, inner, _ = found.groups()
         done = int(digits)
@@ -271,14 +333,15 @@ class MetricsParser:
             total = None
         elif name not in _OF_STEPS:
             self._at = done
-        self._keep_progress(
-            Progress(
-                line.number, name, done, int(total) if total else None, None, line.rank,
-                text.strip()[:200],
-            )
-        )  # fmt: skip
+        self._keep_progress(line, name, done, int(total) if total else None, text)
 
-    def _keep_progress(self, progress: Progress) -> None:
+    def _keep_progress(
+        self, line: Line, name: str, done: int, total: int | None, text: str
+    ) -> None:
+        shown = text.strip()[:200]
+        self._keep(Progress(line.number, name, done, total, None, line.rank, shown))
+
+    def _keep(self, progress: Progress) -> None:
         self.progress.append(progress)
         if len(self.progress) > self._limits.max_progress:
             # Keep both ends: the start names the bars, the end says what still moved.
@@ -289,6 +352,8 @@ class MetricsParser:
         at = _first(lowered, 0, "scale", "reducing")
         found = _SCALE.search(lowered, max(at - _SCALE_REACH, 0))
         if found:
+            if line.rank is None and (member := _OVERFLOW_RANK.search(lowered)):
+                line = replace(line, rank=int(member["rank"]))
             self._point("loss_scale", line, float(found["value"]))
             if _is_skip(lowered):
                 self._point("skipped_step", line, float(found["value"]))
@@ -325,22 +390,25 @@ class MetricsParser:
                 is_whole = _WHOLE_LOSS.match(key) is not None
                 if is_whole or loss is None:
                     loss = float(number)
+        if loss is not None and _is_held_out_line(lowered):
+            loss, held_out = None, loss if held_out is None else held_out
         if loss is not None:
             self._point("loss", line, loss)
         if held_out is not None:
             self._point("val_loss", line, held_out)
 
-    def _bar_loss(self, line: Line, text: str) -> None:
+    def _bar_loss(self, line: Line, text: str, lowered: str) -> None:
         if "/" in text[:14] and (row := _LOSS_ROW.match(text)):
             self._point("loss", line, float(row["value"]))
             return
-        at = text.find("loss")
-        if at < 0:
+        if "loss" not in lowered:
             return
+        at = max(text.find("loss"), 0)
         for found in _BAR_LOSS.finditer(text, max(text.rfind(" ", 0, at), at - 41, 0)):
             if not _HELD_OUT.search(found["key"]):
                 self._point("loss", line, float(found["value"]))
-                break
+                return
+        self._losses(line, lowered)
 
     def _table_header(self, text: str, lowered: str) -> None:
         """A line of column names, as fastai, skorch and the Trainer in a notebook print it."""
@@ -364,10 +432,13 @@ class MetricsParser:
             self._point("loss", line, float(cells[index]))
 
     def _memory(self, line: Line, text: str, lowered: str) -> None:
-        if "out of memory" in text or line.level in ("E", "W"):
+        if "out of memory" in text or line.level in ("E", "W") or _is_held_out_line(lowered):
             return
         if _has_any(lowered, _HOST_MEMORY_WORDS) and (found := _HOST_MEMORY.search(lowered)):
             self._point("host_memory", line, _mebibytes(found))
+            return
+        if "max_ma" in lowered and (found := _MEMORY_ALLOCATED.search(lowered)):
+            self._point("gpu_memory", line, _mebibytes(found))
             return
         at = _first(lowered, 0, "mem", "alloc", "vram")
         if at >= 0 and (found := _GPU_MEMORY.search(lowered, max(at - _GPU_MEMORY_REACH, 0))):
@@ -413,9 +484,20 @@ def _is_skip(lowered: str) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _is_training_bar(name: str, has_loss: bool) -> bool:
-    is_training = has_loss or not name or _TRAINING_BAR.search(name) is not None
-    return is_training and not _HELD_OUT.search(name.lower())
+def _is_held_out(bar: str) -> bool:
+    """Whether the bar of this name is that of a validation or test."""
+    return _HELD_OUT.search(bar.lower()) is not None
+
+
+@functools.lru_cache(maxsize=256)
+def _is_training_bar(bar: str) -> bool:
+    return not bar or _TRAINING_BAR.search(bar) is not None
+
+
+def _is_held_out_line(lowered: str) -> bool:
+    if "val" not in lowered and "test" not in lowered and "dev" not in lowered:
+        return False
+    return _HELD_OUT_LINE.match(lowered) is not None or _has_any(lowered, _HELD_OUT_WORDS)
 
 
 def _mebibytes(found: re.Match[str]) -> float:
