@@ -104,9 +104,25 @@ def _judge(catalog: Catalog, episode: Episode) -> list[_Found]:
     shown = [_diagnosis(c, scene, {}) for c in symptoms]
     told_slugs = {d.slug for d in (*diagnoses, *shown)}
     consequences = [_diagnosis(c, scene, {}) for c in _consequences(candidates, explained)]
+    diagnoses = [_with_rank_of_effect(d, catalog, consequences) for d in diagnoses]
     return [_Found(d) for d in _answer_first(diagnoses, shown)] + [
         _Found(d, is_consequence=True) for d in consequences if d.slug not in told_slugs
     ]
+
+
+def _with_rank_of_effect(
+    diagnosis: Diagnosis, catalog: Catalog, consequences: Sequence[Diagnosis]
+) -> Diagnosis:
+    """The diagnosis; where it names no rank, with that whose device failed by it.
+
+    A kernel log knows no ranks. A peer's complaint names no culprit, a CUDA error is a rank's own.
+    """
+    for effect in consequences if diagnosis.rank is None else ():
+        pitfall = catalog.get(effect.slug)
+        is_own = pitfall is not None and pitfall.group == "cuda"
+        if is_own and effect.slug in diagnosis.explains and effect.rank is not None:
+            return dataclasses.replace(diagnosis, rank=effect.rank)
+    return diagnosis
 
 
 def _is_bare(found: _Found) -> bool:
