@@ -475,7 +475,9 @@ def collective_differs_between_ranks(evidences: Sequence[Evidence]) -> Fact | No
     by_group: dict[str, dict[int, tuple[int, CollectiveEvent]]] = defaultdict(dict)
     crowded: set[str] = set()
     for index, event in [*_timed_out(evidences), *_events(evidences, "mismatch")]:
-        if event.rank is None or not event.op or event.op == "BARRIER":
+        # A monitored barrier has no number that could be compared.
+        is_monitored = event.op == "BARRIER" and event.kind == "timeout"
+        if event.rank is None or not event.op or is_monitored:
             continue
         group = by_group[event.group]
         known = group.get(event.rank)
@@ -888,7 +890,7 @@ _AT_WORK = re.compile(
 def _last_said_to_be_at_work(evidences: Sequence[Evidence]) -> Fact | None:
     """The others wait in a barrier; the one rank that does not last said what it was doing."""
     for index, evidence in enumerate(evidences):
-        waiting = {e.rank: e for e in evidence.collectives if e.kind == "timeout"}
+        waiting = {e.rank: e for e in evidence.collectives if e.kind in ("timeout", "wait")}
         if None in waiting or not waiting or any((e.numel_in or 1) > 1 for e in waiting.values()):
             continue
         for rank, said in evidence.said_last():
@@ -1121,7 +1123,8 @@ def loss_scale_keeps_falling(evidences: Sequence[Evidence]) -> Fact | None:
             continue
         first, last = run[0].value, run[-1].value
         stuck = last >= first and last <= 128
-        if not (last <= 64 or stuck or len(run) >= 12):
+        # A scale that starts at 2**32 is halved 16 times before it fits.
+        if not (last <= 64 or stuck or (len(run) >= 12 and last <= 1024)):
             continue
         because = (
             f"{len(run)} steps skipped in a row, the loss scale stays at {last:g}"

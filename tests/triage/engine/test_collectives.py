@@ -300,6 +300,24 @@ def test_the_desync_report(
     assert [(e.rank, e.seq_num) for e in events if e.kind == "absent"] == absent
 
 
+@pytest.mark.parametrize(
+    ("why", "waits"),
+    [
+        ("wait timeout after 600000ms, keys: /default_pg/0//cuda//0", True),
+        ("Socket Timeout", True),
+        ("Connection reset by peer", False),
+    ],
+)
+def test_a_wait_for_the_root_of_a_communicator(why: str, *, waits: bool, scan_text: Scan) -> None:
+    text = (
+        "[rank1]: torch.distributed.DistBackendError: [1] is setting up NCCL communicator and "
+        "retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') "
+        f"got error: {why}"
+    )
+    events = scan_text(text).collectives
+    assert [(e.kind, e.rank) for e in events] == ([("wait", 1)] if waits else [])
+
+
 def test_who_came_to_the_group(scan_text: Scan) -> None:
     text = (
         "RuntimeError: Timed out initializing process group in store based barrier on rank: 1, for "

@@ -176,6 +176,17 @@ def test_calls_that_nccl_logged(odd: tuple[str, int], *, holds: bool, scan_text:
         assert (fact.rank, fact.values["source"]) == (1, "NCCL's log of calls")
 
 
+def test_a_barrier_against_another_call(scan_text: Scan) -> None:
+    text = (
+        "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running "
+        "collective: CollectiveFingerPrint(SequenceNumber=9, OpType=ALLREDUCE, TensorShape=[8]), "
+        "but Rank 3 is running collective: CollectiveFingerPrint(SequenceNumber=9, OpType=BARRIER)."
+    )
+    fact = ask_fact("collective_differs_between_ranks", scan_text(text))
+    assert fact is not None
+    assert fact.rank == 3
+
+
 def came(ranks: Sequence[int], size: int, phase: str = "START") -> str:
     return "".join(
         f"n:{rank}:9 [0] NCCL INFO ncclCommInitRank comm 0x5{rank} rank {rank} nranks {size} "

@@ -30,6 +30,7 @@ TRIGGERS = (
     "are the lagging ranks that caused",
     "store based barrier on rank: ",
     "MEMBER: ",
+    "retrieving ncclUniqueId from [",
     *ras.TRIGGERS,
 )
 # What a run with NCCL_DEBUG=INFO prints all the time opens no window of its own.
@@ -77,6 +78,11 @@ _CALL = re.compile(
     r"(?P<numel>\d{1,18}) .{0,80}? comm (?P<comm>0x[0-9a-f]{1,16}) \[nranks=(?P<size>\d{1,9})\]"
 )
 _PROCESS = re.compile(r"(?P<process>[\w.\-]{1,80}:\d{1,9}):\d{1,9} \[")
+_UNIQUE_ID = re.compile(
+    r"\[(?P<rank>\d{1,9})\] is setting up NCCL communicators? and retrieving ncclUniqueId from .*"
+    r"got error: (?:Socket Timeout|Timeout|[Ww]ait timeout|Timed out)(?:.{0,80}? (?:after )?"
+    r"(?P<ms>\d{1,12}) ?ms)?"
+)
 _STORE_LIMIT = re.compile(r"timed out after (?P<ms>\d{1,12})ms")
 _FINGERPRINT = re.compile(
     r"Rank (?P<rank>\d{1,18}) is running (?:collective"
@@ -136,6 +142,8 @@ class CollectiveParser:
         if "waitForInput" in body:
             limit = _STORE_LIMIT.search(body)
             self._add(line, body, "wait", timeout_ms=int(limit["ms"]) if limit else None)
+        if waited := _UNIQUE_ID.search(body):
+            self._add(line, body, "wait", timeout_ms=_number(waited["ms"]))
         if (listed := _MISSING.search(body)) is not None:
             for number in re.findall(r"\d{1,9}", listed["ranks"])[:64]:
                 self._add(line, body, "absent", rank=int(number))
