@@ -48,7 +48,8 @@ def test_a_peer_that_waited_is_not_the_rank_that_failed(ask: Ask) -> None:
 def test_the_kernel_log_of_a_sick_gpu_is_told_of_the_rank_whose_device_failed(ask: Ask) -> None:
     xid = "[  500.123] NVRM: Xid (PCI:0000:d0:00): 79, GPU has fallen off the bus.\n"
     failed = "[rank6]: RuntimeError: CUDA error: unspecified launch failure\n"
-    answer = first(ask(failed + WATCHDOG.format(3) + xid))
+    waited = "".join(WATCHDOG.format(r) for r in range(6))
+    answer = first(ask(failed + waited + xid))
     assert (answer.slug, answer.rank) == ("gpu-hardware-fault", 6)
 
 
