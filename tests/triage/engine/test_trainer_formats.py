@@ -470,7 +470,7 @@ FORMATS = [
         [],
     ),
     Printed(
-        "ultralytics", "      1/100      5.1G        nan        nan        nan         12        640",
+        "ultralytics", "      1/100      5.1G        nan        nan        nan        12       640",
         [("gpu_memory", 5.1 * 1024), ("loss", NAN)],
     ),
     Printed(
