@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from triage.engine.episodes import Course
@@ -192,14 +193,12 @@ _STANDARD = re.compile(
     r"functools|multiprocessing/\w+|concurrent/futures/\w+|asyncio/\w+|importlib/\S+)\.py$"
 )
 # What a process does once the run's own code is through with its work.
-_ENDS = frozenset(
-    {
-        ("destroy_process_group", "distributed/distributed_c10d.py"),
-        ("_exit_function", "multiprocessing/util.py"),
-        ("_shutdown", "threading.py"),
-        ("_python_exit", "futures/thread.py"),
-    }
-)
+_ENDS = {
+    "destroy_process_group": "torch/distributed/distributed_c10d.py",
+    "_exit_function": "multiprocessing/util.py",
+    "_shutdown": "threading.py",
+    "_python_exit": "concurrent/futures/thread.py",
+}
 _LOCK_LINE = re.compile(r"(?i)^(?:async )?with \S{0,60}(?:lock|mutex|sem)\w*\b|\.acquire\(")
 # The rank within a node, as torch.distributed.launch and DeepSpeed pass it.
 _RANK_PASSED = re.compile(r"--local[_-]rank[= ](?P<rank>\d{1,4})\b")
@@ -283,6 +282,13 @@ def standing_of(thread: Thread, *, trusts_state: bool = True, is_alone: bool = F
     `trusts_state` is False where the dump's idle and active are known to be wrong, as py-spy
     prints them across a pid namespace. `is_alone`: the process has no other thread.
     """
+    alike = replace(thread, line=0, thread_id="")
+    return _standing(alike, trusts_state=trusts_state, is_alone=is_alone)
+
+
+# Of the threads of a large dump most are alike.
+@lru_cache(maxsize=512)
+def _standing(thread: Thread, *, trusts_state: bool, is_alone: bool) -> Standing:
     frames = thread.frames
     waits = _waits(thread, trusts_state)
     if is_worker(thread):
@@ -357,7 +363,7 @@ def _service_role(thread: Thread) -> Role | None:
     inner = next((f for f in frames if not (_is_native(f) or _STANDARD.match(f.path))), None)
     if inner is not None and _LAUNCHER.search(inner.path) and inner.function != "_wrap":
         return Role.LAUNCHER
-    if any((function_name(f.function), _tail(f.path)) in _ENDS for f in frames):
+    if any(f.path.endswith(_ENDS.get(function_name(f.function), "\0")) for f in frames):
         return Role.ENDED
     return None
 
@@ -526,12 +532,9 @@ def _last_dumps(evidences: Sequence[Evidence]) -> list[Process]:
     for index, evidence in enumerate(evidences):
         course = Course(evidence) if evidence.progress else None
         for number, stack in enumerate(evidence.stacks):
-            main = _main(stack)
-            if main is None:
+            if (found := _main(stack)) is None:
                 continue
-            standing = standing_of(
-                main, trusts_state=_tells_states(stack), is_alone=len(stack.threads) == 1
-            )
+            main, standing = found
             key: object = (index, stack.rank, stack.pid, stack.command, main.thread_id)
             if stack.pid is None and not (is_timer(stack) and main.thread_id):
                 key = (index, number)
@@ -589,18 +592,21 @@ def _ranked(found: list[Process], evidences: Sequence[Evidence]) -> list[Process
     return [replace(p, rank=by_line.get(id(p), p.rank)) for p in result]
 
 
-def _main(stack: StackDump) -> Thread | None:
+def _main(stack: StackDump) -> tuple[Thread, Standing] | None:
     """The thread that runs the job: the main one, unless that only serves another."""
     main = _first_thread(stack)
-    if main is None or _role_alone(main) not in (Role.LAUNCHER, Role.HELPER):
-        return main
-    # Ray, and a server that trains, run the loop in a thread beside the main one.
-    others = [t for t in stack.threads if t is not main and any(is_own(f) for f in t.frames)]
-    return next((t for t in others if _role_alone(t) in _OF_THE_JOB), main)
-
-
-def _role_alone(thread: Thread) -> Role:
-    return standing_of(thread).role
+    if main is None:
+        return None
+    trusts, is_alone = _tells_states(stack), len(stack.threads) == 1
+    standing = standing_of(main, trusts_state=trusts, is_alone=is_alone)
+    if standing.role in (Role.LAUNCHER, Role.HELPER):
+        # Ray, and a server that trains, run the loop in a thread beside the main one.
+        for thread in stack.threads:
+            if thread is not main and any(is_own(frame) for frame in thread.frames):
+                other = standing_of(thread, trusts_state=trusts)
+                if other.role in _OF_THE_JOB:
+                    return thread, other
+    return main, standing
 
 
 def _first_thread(stack: StackDump) -> Thread | None:

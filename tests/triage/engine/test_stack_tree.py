@@ -151,6 +151,60 @@ FETCH = "fetch @torch/utils/data/_utils/fetch.py:54"
             ),
             Role.LAUNCHER,
         ),
+        # Lightning and torch.multiprocessing call the training inside their launchers.
+        (
+            thread_of(
+                "forward @torch/nn/modules/linear.py:134",
+                "launch @lightning/pytorch/strategies/launchers/subprocess_script.py:105",
+                "fit @lightning/pytorch/trainer/trainer.py:561",
+                "main @t.py:1",
+            ),
+            Role.FORWARD,
+        ),
+        (
+            thread_of(
+                "wait @multiprocessing/connection.py:1", "join @torch/multiprocessing/spawn.py:117"
+            ),
+            Role.LAUNCHER,
+        ),
+        (
+            thread_of("pthread_cond_wait@@GLIBC_2.3.2 @libpthread.so", "f @d.py:1", FETCH, LOOP),
+            Role.WORKER_LOCKED,
+        ),
+        (
+            thread_of(
+                "_acquireLock @logging/__init__.py:225", "f @d.py:1", FETCH, LOOP, state="idle"
+            ),
+            Role.WORKER_LOCKED,
+        ),
+        (thread_of("read @h5py/_hl/dataset.py:758", "main @t.py:1"), Role.DATA),
+        (thread_of("__getitem__ @data.py:8", FETCH, "main @t.py:1"), Role.DATA),
+        (
+            thread_of("load @shards.py:8", "main @t.py:1", channel="rpc_wait_bit_killable"),
+            Role.DATA,
+        ),
+        (
+            thread_of(
+                "run @subprocess.py:550", "compile @triton/compiler/compiler.py:1", "m @t.py:1"
+            ),
+            Role.COMPILE,
+        ),
+        (
+            thread_of(
+                "destroy_process_group @torch/distributed/distributed_c10d.py:1", "m @t.py:1"
+            ),
+            Role.ENDED,
+        ),
+        (thread_of("_shutdown @/usr/lib/python3.11/threading.py:1590"), Role.ENDED),
+        # The autograd engine waits for the GPU, too.
+        (
+            thread_of(
+                "cudaEventSynchronize @libcudart.so.12",
+                "torch::autograd::Engine::execute @torch/lib/libtorch_cpu.so",
+                "main @t.py:1",
+            ),
+            Role.BACKWARD,
+        ),
         (thread_of("c10d::HeartbeatMonitor::runLoop @libtorch.so", name="x"), Role.WATCHDOG),
         (
             thread_of("wait @threading.py:331", "tmonitor @tqdm/_monitor.py:60", name="t"),
@@ -248,6 +302,155 @@ def test_workers_hang_under_the_process_they_serve(scan_text: Scan) -> None:
     assert group.role is Role.LOADER_WAIT
     assert [c.role for c in group.children] == [Role.WORKER_IDLE, Role.QUEUE_FEEDER]
     assert group.children[0].label == "1 DataLoader worker waits for work"
+
+
+def test_a_thread_that_waits_for_none_was_left_behind_by_fork(scan_text: Scan) -> None:
+    worker = process(
+        31,
+        "wait (threading.py:331)",
+        "sync (fsspec/asyn.py:95)",
+        "__getitem__ (data.py:18)",
+        "fetch (torch/utils/data/_utils/fetch.py:51)",
+        "_worker_loop (torch/utils/data/_utils/worker.py:308)",
+    )
+    loop = 'Thread 32 (idle): "fsspecIO"\n    select (selectors.py:468)\n'
+    (alone,), (served,) = (stack_tree.processes([scan_text(t)]) for t in (worker, worker + loop))
+    assert alone.standing.role is Role.WORKER_LOCKED
+    assert served.standing.role is Role.WORKER_IO
+
+
+def test_a_dump_that_repeats_at_the_same_lines_is_no_work(ask: Ask) -> None:
+    dump = process(11, "_engine_run_backward (torch/autograd/graph.py:979)", "m (t.py:14)")
+    dump = dump.replace("idle", "active")
+    assert ask(dump).kind == "clean"
+    assert ask(dump + "# 20 minutes later\n" + dump).kind == "undetermined"
+    assert ask(dump + dump.replace("t.py:14", "t.py:15")).kind == "clean"
+
+
+def timer(line: int) -> str:
+    return (
+        "Timeout (0:05:00)!\n"
+        "Thread 0x00007f01 (most recent call first):\n"
+        f'  File "/srv/run/fit.py", line {line} in step\n'
+        '  File "/srv/run/fit.py", line 90 in <module>\n'
+    )
+
+
+def steps(first: int, last: int) -> str:
+    return "".join(f"step {n}/900 loss 2.{n}\n" for n in range(first, last))
+
+
+def test_dumps_of_a_timer_are_one_process_that_went_on(ask: Ask, scan_text: Scan) -> None:
+    text = steps(1, 9) + timer(20) + steps(9, 15) + timer(20) + steps(15, 22)
+    assert stack_tree.build([scan_text(text)]).processes == 1
+    assert stack_tree.processes([scan_text(text)]) == []
+    assert ask(text).kind == "clean"
+    assert ask(steps(1, 9) + timer(20) + timer(20)).kind == "undetermined"
+
+
+def test_a_pasted_dump_has_no_place_in_time(scan_text: Scan) -> None:
+    # Somebody's dump stands above the log of the run that it is of.
+    assert len(stack_tree.processes([scan_text(in_all_reduce(1) + steps(1, 20))])) == 1
+
+
+def test_the_loop_in_a_thread_beside_an_idle_main_one(scan_text: Scan) -> None:
+    text = (
+        "Process 8: ray::RayTrainWorker\n"
+        'Thread 8 (idle): "MainThread"\n'
+        "    main_loop (ray/_private/worker.py:850)\n"
+        "    <module> (ray/_private/workers/default_worker.py:278)\n"
+        'Thread 9 (idle): "Thread-9"\n'
+        "    all_reduce (torch/distributed/distributed_c10d.py:2805)\n"
+        "    train_loop (ray_train.py:55)\n"
+    )
+    (found,) = stack_tree.processes([scan_text(text)])
+    assert (found.standing.role, found.standing.caller) == (Role.COLLECTIVE, "train_loop")
+
+
+def test_ranks_that_only_the_command_lines_name(scan_text: Scan) -> None:
+    texts = [
+        in_all_reduce(40 + r).replace("train.py\n", f"t.py --local_rank={r}\n", 1) for r in (0, 1)
+    ]
+    found = stack_tree.processes([scan_text("".join(texts))])
+    assert [p.rank for p in found] == [0, 1]
+    # Two nodes have the same numbers: they are no ranks of the job.
+    again = [t.replace("Process 4", "Process 5") for t in texts]
+    assert {p.rank for p in stack_tree.processes([scan_text("".join(texts + again))])} == {None}
+
+
+AT_BARRIER = (
+    "barrier (torch/distributed/distributed_c10d.py:4627)",
+    "main (train.py:{line})",
+    "<module> (train.py:99)",
+)
+
+
+@pytest.mark.parametrize(
+    ("odd", "line", "slug"),
+    [
+        # Saved ahead of the barrier: the rank will come to it.
+        (("save (torch/serialization.py:849)", "main (train.py:50)"), 52, "collective-slow-rank"),
+        (("forward (torch/nn/modules/a.py:1)", "evaluate (train.py:9)", "main (train.py:50)"), 52,
+         "collective-slow-rank"),
+        # Behind it: nothing says that it comes.
+        (("save (torch/serialization.py:849)", "main (train.py:50)"), 44,
+         "collective-rank-conditional"),
+        (("read (h5py/_hl/dataset.py:758)", "load (data.py:3)", "main (train.py:60)"), 44,
+         "collective-slow-rank"),
+        (("compile (triton/compiler/compiler.py:276)", "main (train.py:60)"), 44,
+         "collective-slow-rank"),
+        (("destroy_process_group (torch/distributed/distributed_c10d.py:9)", "main (train.py:70)"),
+         44, "collective-rank-conditional"),
+    ],
+)  # fmt: skip
+def test_late_or_never_to_come(odd: tuple[str, ...], line: int, slug: str, ask: Ask) -> None:
+    waiting = [frame.format(line=line) for frame in AT_BARRIER]
+    text = process(1, *odd, "<module> (train.py:99)") + process(2, *waiting) + process(3, *waiting)
+    assert [d.slug for d in ask(text).diagnoses] == [slug]
+
+
+def test_ranks_between_two_steps_are_not_late(ask: Ask) -> None:
+    reads = process(1, "read (h5py/_hl/dataset.py:758)", "next_batch (data.py:3)", "main (t.py:60)")
+    back = process(2, "_engine_run_backward (torch/autograd/graph.py:979)", "main (t.py:64)")
+    assert ask(reads + back).diagnoses == ()
+
+
+def test_a_lock_in_a_worker_that_was_not_forked(ask: Ask) -> None:
+    worker = process(
+        2,
+        "acquire (filelock/_api.py:255)",
+        "__getitem__ (data.py:8)",
+        "fetch (torch/utils/data/_utils/fetch.py:54)",
+        "_worker_loop (torch/utils/data/_utils/worker.py:374)",
+    )
+    assert ask(WAITING_MAIN.format(pid=1) + worker).kind == "named"
+    spawned = worker + "    spawn_main (multiprocessing/spawn.py:116)\n"
+    assert ask(WAITING_MAIN.format(pid=1) + spawned).kind == "undetermined"
+
+
+def test_a_worker_alone_on_a_lock_is_a_hint(ask: Ask) -> None:
+    verdict = ask(
+        "#0  0x00007f2d in gomp_team_barrier_wait_end () from /env/torch/lib/libgomp.so.1\n"
+        "#1  0x00000000004fc9b0 in _PyEval_EvalFrameDefault ()\n"
+        "(gdb) py-bt\n"
+        "Traceback (most recent call first):\n"
+        '  File "/home/u/data.py", line 41, in __getitem__\n'
+        '  File "/env/torch/utils/data/_utils/worker.py", line 287, in _worker_loop\n'
+    )
+    assert verdict.kind == "undetermined"
+    assert [d.slug for d in verdict.diagnoses] == ["dataloader-fork-deadlock"]
+
+
+def test_a_main_thread_whose_workers_make_batches_is_at_work(ask: Ask) -> None:
+    worker = process(
+        2,
+        "decode (PIL/Image.py:1)",
+        "__getitem__ (data.py:8)",
+        "fetch (torch/utils/data/_utils/fetch.py:54)",
+        "_worker_loop (torch/utils/data/_utils/worker.py:374)",
+        state="active",
+    )
+    assert ask(WAITING_MAIN.format(pid=1) + worker).kind == "clean"
 
 
 def test_the_last_dump_of_a_process_counts(scan_text: Scan) -> None:

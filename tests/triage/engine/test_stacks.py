@@ -239,3 +239,204 @@ def test_a_jvms_threads_are_no_part_of_a_dump(scan_text: Scan) -> None:
     assert scan_text(java).stacks == []
     (stack,) = scan_text('Thread 5 (idle): "MainThread"\n    f (train.py:1)\n' + java).stacks
     assert [f.function for f in stack.threads[0].frames] == ["f"]
+
+
+def test_pystack_prints_outermost_first(scan_text: Scan) -> None:
+    text = (
+        "Traceback for thread 91 (pt_data_pin) [] (most recent call last):\n"
+        '    (Python) File "/env/torch/utils/data/_utils/pin_memory.py", line 59, in _pin\n'
+        "        do_one_step()\n"
+        "\n"
+        "Traceback for thread 70 (python) [Has the GIL] (most recent call last):\n"
+        '    (C) File "???", line 0, in _start (/usr/bin/python3.11)\n'
+        '    (Python) File "/srv/run/train.py", line 80, in <module>\n'
+        "        fit()\n"
+        "      Locals:\n"
+        '        path: "/data (old)"\n'
+        '    (Python) File "/srv/run/train.py", line 44, in fit\n'
+        "        with LOCK:\n"
+        '    (C) File "./nptl/futex-internal.c", line 57, in futex_wait (inlined) (/lib/c.so)\n'
+        "\n"
+        "Traceback for thread 71 [] (most recent call last):\n"
+        '    (Python) File "/srv/run/train.py", line 80, in <module>\n'
+    )
+    first, second = scan_text(text).stacks
+    assert (first.pid, second.pid) == (70, 71)
+    assert [t.name for t in first.threads] == ["pt_data_pin", "python"]
+    main = first.threads[1]
+    assert main.state == "active+gil"
+    assert [(f.function, f.line) for f in main.frames] == [
+        ("futex_wait", None),
+        ("fit", 44),
+        ("<module>", 80),
+        ("_start", None),
+    ]
+    assert main.frames[1].code == "with LOCK:"
+    assert scan_text(text).tracebacks == []
+
+
+def test_both_ends_of_a_deep_stack_of_pystack_are_kept(scan_text: Scan) -> None:
+    frame = '    (Python) File "/srv/run/a.py", line {0}, in f{0}\n'
+    text = "Traceback for thread 7 (python) [] (most recent call last):\n" + "".join(
+        frame.format(n) for n in range(90)
+    )
+    (stack,) = scan_text(text, limits=Limits(max_frames=20)).stacks
+    functions = [f.function for f in stack.threads[0].frames]
+    assert (len(functions), functions[0], functions[-1]) == (20, "f89", "f0")
+
+
+PY_BT = (
+    "Traceback (most recent call first):\n"
+    "  <built-in method acquire of _thread.lock object at remote 0x7f1a>\n"
+    '  File "/srv/run/data.py", line 31, in __getitem__\n'
+    "    with self.lock:\n"
+)
+
+
+def test_where_gdb_stopped_is_the_top_of_py_bt(scan_text: Scan) -> None:
+    text = (
+        "$ gdb -p 31337 -batch -ex py-bt\n"
+        "[Thread debugging using libthread_db enabled]\n"
+        "0x00007f6d1c4a5197 in __futex_abstimed_wait_common64 () from /lib/libc.so.6\n" + PY_BT
+    )
+    (stack,) = scan_text(text).stacks
+    assert stack.pid == 31337
+    assert [f.function for f in stack.threads[0].frames] == [
+        "__futex_abstimed_wait_common64",
+        "acquire",
+        "__getitem__",
+    ]
+    plain = text.replace("0x00007f6d1c4a5197 in ", "").replace(
+        "() from /lib/libc.so.6", "(private=0, cancel=true) at ./nptl/futex-internal.c:57"
+    )
+    (stack,) = scan_text(plain).stacks
+    assert stack.threads[0].frames[0].function == "__futex_abstimed_wait_common64"
+
+
+def test_py_bt_belongs_to_the_bt_before_it(scan_text: Scan) -> None:
+    native = "".join(f"#{n}  0x00007f0{n % 10} in frame_{n} () from /lib/x.so\n" for n in range(40))
+    text = "(gdb) bt\n" + native + "(gdb) py-bt\n" + PY_BT
+    (stack,) = scan_text(text + "[Inferior 1 (process 77) detached]\n").stacks
+    functions = [f.function for f in stack.threads[0].frames]
+    assert stack.pid == 77
+    assert functions[0] == "frame_0"
+    assert functions[-1] == "__getitem__"
+    assert stack.threads[0].frames[-1].code == "with self.lock:"
+    # Another process: its own dump follows.
+    assert len(scan_text((text + "(gdb) detach\n") * 2).stacks) == 2
+
+
+def test_py_spy_says_who_is_whose_child(scan_text: Scan) -> None:
+    text = PY_SPY.replace(
+        "Thread 31212", "Python v3.11\nParent Process 31211: python -u train.py\n\nThread 31212"
+    )
+    assert [s.parent_pid for s in scan_text(text).stacks] == [None, 31211]
+
+
+def test_locals_are_no_frames(scan_text: Scan) -> None:
+    text = (
+        "Process 5: python train.py\n"
+        'Thread 5 (idle): "MainThread"\n'
+        "    step (train.py:9)\n"
+        "        Arguments:\n"
+        "            shape: (3, 224)\n"
+        "        Locals:\n"
+        "            rank: 3\n"
+        "    at::(anonymous namespace)::run (torch/lib/libtorch_cpu.so)\n"
+        "    main (C:\\Program Files (x86)\\fit\\train.py:40)\n"
+    )
+    (stack,) = scan_text(text).stacks
+    assert [(f.function, f.line) for f in stack.threads[0].frames] == [
+        ("step", 9),
+        ("at::(anonymous namespace)::run", None),
+        ("main", 40),
+    ]
+    assert stack.rank == 3
+
+
+@pytest.mark.parametrize(
+    "heading", ["--- rank {0} (gpu1{0})", "RANK={0}", "==> /tmp/rank_{0}.txt <=="]
+)
+def test_headings_that_name_a_rank(heading: str, scan_text: Scan) -> None:
+    first, second = PY_SPY.split("\nProcess 31212", 1)
+    text = heading.format(6) + "\n" + first + heading.format(7) + "\nProcess 31212" + second
+    assert [s.rank for s in scan_text(text).stacks] == [6, 7]
+
+
+@pytest.mark.parametrize("prefix", ["> ", "worker-1: ", "[7]: ", "train-3 | "])
+def test_a_prefix_that_no_launcher_is_known_by(prefix: str, scan_text: Scan) -> None:
+    text = "".join(f"{prefix}{line}\n" for line in PY_SPY.splitlines())
+    stacks = scan_text(text).stacks
+    assert [[len(t.frames) for t in s.threads] for s in stacks] == [[3, 1], [2]]
+    assert {s.rank for s in stacks} == ({7} if prefix == "[7]: " else {None})
+
+
+PS_WITH_HEADING = (
+    "    PID    PPID STAT WCHAN                   COMMAND\n"
+    "     21       1 Sl   poll_schedule_timeout   python\n"
+    "     31      21 D    -                       python\n"
+)
+PS_ROWS = "21 1 21 Sl poll_schedule_timeout python\n31 21 31 D nfs_wait_on_request pt_data_worker\n"
+
+
+@pytest.mark.parametrize(
+    ("table", "channel"),
+    [(PS_WITH_HEADING, "uninterruptible"), (PS_ROWS, "nfs_wait_on_request")],
+)
+def test_wait_channels_that_ps_shows(table: str, channel: str, scan_text: Scan) -> None:
+    dump = 'Process {0}: python\nThread {0} (idle): "MainThread"\n    f (a.py:1)\n'
+    main, worker = scan_text(table + dump.format(21) + dump.format(31)).stacks
+    assert worker.parent_pid == 21
+    assert main.threads[0].wait_channel == "poll_schedule_timeout"
+    assert worker.threads[0].wait_channel == channel
+
+
+def test_a_table_of_numbers_is_no_ps(scan_text: Scan) -> None:
+    table = "  PID STAT WCHAN COMMAND\n  21 0.5 best_model python\n300 R some_word x\n"
+    dump = 'Process 300: python\nThread 300 (idle): "MainThread"\n    f (a.py:1)\n'
+    (stack,) = scan_text("  PID STAT WCHAN COMMAND\n  300 0.5 best_model python\n" + dump).stacks
+    assert stack.threads[0].wait_channel == ""
+    assert scan_text(table).stacks == []
+
+
+def test_a_second_json_dump_of_a_process_is_one_of_its_own(scan_text: Scan) -> None:
+    dump = json.dumps(pyspy_json(71, "step", active=True), indent=2) + "\n"
+    stacks = scan_text("rank 4, 10:00\n" + dump + "rank 4, 10:20\n" + dump).stacks
+    assert [(s.pid, s.rank, len(s.threads)) for s in stacks] == [(71, 4, 2), (71, 4, 2)]
+
+
+def crowd(number: int, odd: int) -> str:
+    """Dumps of that many processes, of which one reads data while the others wait."""
+    feeders = "".join(
+        f'Thread {90_000 + n} (idle): "w{n}"\n    wait (threading.py:320)\n    _feed (q.py:2{n})\n'
+        for n in range(4)
+    )
+    waits = "    all_reduce (torch/distributed/distributed_c10d.py:2805)\n    main (train.py:70)\n"
+    reads = "    read (h5py/_hl/dataset.py:758)\n    main (train.py:66)\n"
+    return "".join(
+        f"Process {10_000 + n}: python train.py\nPython v3.11.9 (/usr/bin/python3.11)\n\n"
+        f'Thread {10_000 + n} (active): "MainThread"\n{reads if n == odd else waits}{feeders}\n'
+        for n in range(number)
+    )
+
+
+def test_the_odd_process_of_many_is_kept_beyond_the_bounds(scan_text: Scan) -> None:
+    stacks = scan_text(crowd(200, 150), limits=Limits(max_stack_threads=100)).stacks
+    assert sum(len(s.threads) for s in stacks) <= 101
+    assert 10_150 in [s.pid for s in stacks]
+
+
+def test_the_odd_process_amid_a_long_text_opens_a_window(scan_text: Scan) -> None:
+    limits = Limits(head_bytes=4_096, tail_bytes=4_096)
+    stacks = scan_text(crowd(1_300, 550), limits=limits).stacks
+    assert 10_550 in [s.pid for s in stacks]
+    # The windows around the first ones, the odd one, and what the last block holds.
+    assert len(stacks) < 900
+
+
+def test_a_json_dump_amid_a_long_text_opens_a_window(scan_text: Scan) -> None:
+    noise = "".join(f"2025-03-01 10:00:00 lr 0.001 note {n:06d}\n" for n in range(20_000))
+    dump = json.dumps(pyspy_json(71, "step", active=False), indent=2) + "\n"
+    limits = Limits(head_bytes=4_096, tail_bytes=4_096)
+    (stack,) = scan_text(noise + dump + noise, limits=limits).stacks
+    assert (stack.pid, len(stack.threads)) == (71, 2)
