@@ -437,7 +437,9 @@ def _loops_of_unlike_length(evidences: Sequence[Evidence]) -> Fact | None:
     if not total < larger <= total * 1.25 or done < total - 1:
         return None
     because = f"rank {least} has {total} batches and is through, rank {most} has {larger}"
-    return Fact("", because, least, (line, other), _BY_THEIR_LINES)
+    with_most = [rank for rank, loop in loops.items() if loop[2] > total]
+    odd = most if len(with_most) == 1 < len(loops) - 1 else least
+    return Fact("", because, odd, (line, other), _BY_THEIR_LINES)
 
 
 # ------------------------------------------------------------------------------ collectives

@@ -290,7 +290,7 @@ _BAR = re.compile(
     r"(?P<done>[\d.]{1,15})(?P<unit>[kMGT]?)B?/(?P<total>[\d.?]{1,15})(?P<total_unit>[kMGT]?)B?"
     r"|\|[ \u2580-\u259f#=\-]{0,400}\|\s?(?P<open_done>\d{1,15})/\?"
     r"|(?P<plain_percent>\d{1,3})%\s{1,4}(?P<plain_done>\d{1,15})/(?P<plain_total>\d{1,15})"
-    r"|(?P<bare_done>\d{1,15})it)"
+    r"|(?P<bare_done>\d{1,15})(?:it| [a-z]{2,14}))"
     r"\s{0,3}\[(?P<elapsed>(?:\d{1,4}:)?\d{1,4}:\d\d)[^\]\r\n]{0,200}\]"
 )
 _MAX_BAR_NAME = 120

@@ -221,6 +221,28 @@ def test_ranks_that_print_the_same_samples(scan_text: Scan) -> None:
     assert ask_fact("ranks_read_the_same_samples", scan_text(same[: len(same) // 2])) is None
 
 
+@pytest.mark.parametrize(
+    ("totals", "odd"), [((500, 500, 503), 2), ((500, 503, 503), 0), ((500, 503), 0)]
+)
+def test_loops_of_unlike_length(totals: tuple[int, ...], odd: int, scan_text: Scan) -> None:
+    text = "".join(
+        f"[rank{rank}]: train step {step}/{total} loss 1.0\n"
+        for step in (499, 500)
+        for rank, total in enumerate(totals)
+    )
+    late = totals.index(max(totals))
+    fact = ask_fact("ranks_stopped_at_different_batches", scan_text(text + watchdog(late)))
+    assert fact is not None
+    assert fact.rank == odd
+
+
+def test_a_bar_without_a_total(scan_text: Scan) -> None:
+    bar = "Generating train split: 4990000 examples [9:51, 8440.11 examples/s]\n"
+    fact = ask_fact("rank_busy_until_the_timeout", scan_text(bar + watchdog(1) + watchdog(2)))
+    assert fact is not None
+    assert (fact.rank, "Generating train split" in fact.because) == (0, True)
+
+
 def test_the_others_had_ended_their_epoch(scan_text: Scan) -> None:
     ended = "[rank{}]: epoch 3 finished, 81 batches\n"
     text = ended.format(0) + ended.format(1) + watchdog(2)

@@ -52,6 +52,39 @@ def test_other_failures_of_the_report_are_not_the_first(scan_text: Scan) -> None
 
 
 @pytest.mark.parametrize(
+    ("text", "rank", "code", "signal"),
+    [
+        (
+            ("mpirun detected that one or more processes exited with non-zero status, thus\n"
+            "causing the job to be terminated. The first process to do so was:\n\n"
+            "  Process name: [[11302,1],6]\n  Exit code:    3\n"),
+            6, 3, "",
+        ),
+        (
+            ("mpirun noticed that process rank 2 with PID 4711 on node gx3 exited on signal 11 "
+            "(Segmentation fault).\n"),
+            2, -11, "SIGSEGV",
+        ),
+        ("srun: error: gx3: task 4: Exited with exit code 1\n", 4, 1, ""),
+    ],
+)  # fmt: skip
+def test_launchers_that_name_the_first_to_fail(
+    text: str, rank: int, code: int, signal: str, scan_text: Scan
+) -> None:
+    (first,) = [e for e in scan_text(text).exits if e.is_first]
+    assert (first.rank, first.exit_code, first.signal) == (rank, code, signal)
+
+
+def test_of_several_tasks_none_was_the_first(scan_text: Scan) -> None:
+    text = (
+        "srun: error: gx3: tasks 0,2-3: Exited with exit code 1\n"
+        "srun: error: gx4: task 5: Exited with exit code 1\n"
+        "srun: error: gx4: task 6: Terminated\n"
+    )
+    assert [e.is_first for e in scan_text(text).exits] == [False, False, False]
+
+
+@pytest.mark.parametrize(
     ("code", "name"),
     [(-9, "SIGKILL"), (137, "SIGKILL"), (139, "SIGSEGV"), (-7, "SIGBUS"), (134, "SIGABRT"),
      (1, ""), (0, ""), (None, ""), (255, "")],

@@ -28,6 +28,13 @@ _SRUN = re.compile(
     r"(?P<how>Exited with exit code (?P<code>\d{1,18})|Out Of Memory|Killed|Terminated|"
     r"Segmentation fault|Aborted|Bus error)"
 )
+# Open MPI names the first process that failed, over several lines or in one.
+_MPI_FIRST = re.compile(r"Process name: \[\[\d{1,9},\d{1,9}\],(?P<rank>\d{1,9})\]")
+_MPI_CODE = re.compile(r"^\s{0,8}Exit code:\s{1,12}(?P<code>\d{1,9})\s*$")
+_MPI_SIGNAL = re.compile(
+    r"(?:mpirun|mpiexec|prterun|orterun) noticed that process rank (?P<rank>\d{1,9}) with PID "
+    r"(?P<pid>\d{1,18}) on node (?P<host>\S{1,80}) exited on signal (?P<number>\d{1,3})"
+)
 _SPAWN_SIGNAL = re.compile(r"process (?P<rank>\d{1,18}) terminated with signal (?P<name>SIG\w+)")
 _SPAWN_CODE = re.compile(r"process (?P<rank>\d{1,18}) terminated with exit code (?P<code>\d{1,18})")
 _FINISHED = re.compile(
@@ -81,6 +88,7 @@ class LauncherParser:
         self._limits = limits
         self._report: _Report | None = None
         self._first_next = False
+        self._mpi_rank: int | None = None
         self.exits: list[ExitStatus] = []
         self.launchers: dict[str, None] = {}
 
@@ -129,11 +137,27 @@ class LauncherParser:
             return
         if "task" in text and (found := _SRUN.search(text)):
             tasks = re.match(r"\d{1,9}", found["tasks"])
+            # Of several tasks in one line none was the first; kills follow from a failure.
+            is_first = (
+                found["tasks"].isdecimal()
+                and found["how"] not in ("Killed", "Terminated")
+                and not any(ending.source == "slurm" for ending in self.exits)
+            )
             self._add(
                 line, "slurm", code=_int(found["code"]),
                 signal=_SIGNALS.get(found["how"], ""), host=found["host"],
-                rank=int(tasks[0]) if tasks else None,
+                rank=int(tasks[0]) if tasks else None, first=is_first,
             )  # fmt: skip
+        elif "rocess" in text and (found := _MPI_SIGNAL.search(text)):
+            self._add(
+                line, "mpi", code=-int(found["number"]), pid=_int(found["pid"]),
+                rank=int(found["rank"]), host=found["host"], first=True,
+            )  # fmt: skip
+        elif "Process name: [[" in text and (found := _MPI_FIRST.search(text)):
+            self._mpi_rank = int(found["rank"])
+        elif self._mpi_rank is not None and (found := _MPI_CODE.match(text)):
+            self._add(line, "mpi", code=int(found["code"]), rank=self._mpi_rank, first=True)
+            self._mpi_rank = None
         elif "terminated with" in text:
             if found := _SPAWN_SIGNAL.search(text):
                 self._add(line, "mp.spawn", signal=found["name"], rank=int(found["rank"]))
