@@ -41,9 +41,10 @@ class Block:
 class Line:
     """One line, or one part of a line that carriage returns or a bar divide.
 
-    `text` has neither colours nor prefixes, `full` keeps the prefixes. `level` is E, W, I or ""
-    (unknown); `source` the C++ or Python file that a log stamp names. `time` counts seconds from
-    an arbitrary day, so only differences mean something.
+    `text` has neither colours nor prefixes, `full` keeps the prefixes; both are cut at some
+    thousand characters, and `whole` is then all that stood there, else empty. `level` is E, W, I
+    or "" (unknown); `source` the C++ or Python file that a log stamp names. `time` counts
+    seconds from an arbitrary day, so only differences mean something.
     """
 
     number: int
@@ -58,6 +59,7 @@ class Line:
     is_code: bool = False
     is_boxed: bool = False
     bar: Progress | None = None
+    whole: str = ""
 
 
 # ------------------------------------------------------------------------------ bytes → blocks
@@ -67,8 +69,8 @@ _ANSI = re.compile(
 )
 # Docker's json-file driver puts each line of a container into an object of its own.
 _DOCKER = re.compile(
-    rb'^\{"log":(?P<log>"(?:[^"\\\r\n]|\\[^\r\n])*"),"stream":"(?:stdout|stderr)",[^\r\n]{0,2000}'
-    rb'"time":"(?P<time>[0-9T:.+Z\-]{19,40})"\}\r?$',
+    rb'^\{"log": ?(?P<log>"(?:[^"\\\r\n]|\\[^\r\n])*"), ?"stream": ?"(?:stdout|stderr)",'
+    rb'[^\r\n]{0,2000}"time": ?"(?P<time>[0-9T:.+Z\-]{19,40})"\}\r?$',
     re.MULTILINE,
 )
 # Tab, line ends, form feed, backspace, escape and bell, and all that may be part of a character.
@@ -263,7 +265,7 @@ def _is_binary(start: bytes) -> bool:
 
 
 def _clean_block(data: bytes) -> bytes:
-    if b'{"log":"' in data:
+    if b'{"log":' in data:
         data = _DOCKER.sub(_docker_line, data)
     if b"\x1b" in data:
         data = _ANSI.sub(b"", data)
@@ -410,11 +412,14 @@ def _telling(pieces: list[str]) -> list[str]:
     return [p for p in pieces if not ((bar := _BAR.search(p)) and bar.end() >= len(p) - 2)][:2_000]
 
 
-_ESCAPE = re.compile(r"\\(?:r\\n|.)")
+_ESCAPE = re.compile(r"\\u001[bB]\[[0-9;]{0,20}[A-Za-z]|\\u(?P<code>[0-9a-fA-F]{4})|\\(?:r\\n|.)")
 _ESCAPES = {"\\r\\n": "\n", "\\n": "\n", "\\t": "\t", '\\"': '"', "\\\\": "\\"}
 
 
 def _unescape(found: re.Match[str]) -> str:
+    if found[0].startswith("\\u"):
+        code = int(found["code"], 16) if found["code"] else 0
+        return "" if not code else "\ufffd" if 0xD800 <= code < 0xE000 else chr(code)
     return _ESCAPES.get(found[0], found[0])
 
 
@@ -429,7 +434,7 @@ def _is_escaped(text: str) -> bool:
 
 def _split_bars(text: str, number: int, limits: Limits) -> Iterator[Line]:
     line = _parse(text, number, limits)
-    rest = line.text
+    rest, whole = line.text, line.whole
     for _ in range(64):
         if "]" not in rest or ":" not in rest or "[" not in rest:
             break
@@ -442,14 +447,14 @@ def _split_bars(text: str, number: int, limits: Limits) -> Iterator[Line]:
             before = ""
         yield _bar_line(found, line, before)
         rest = rest[found.end() :].strip()
-        if not rest:
+        if not rest and not whole:
             return
         inner = _parse(rest, number, limits)
         if inner.rank is None:
             inner.rank = line.rank if inner.text == rest else None
         inner.host = inner.host or line.host
         line, rest = inner, inner.text
-    line.text = rest
+    line.text, line.whole = rest, whole
     yield line
 
 
@@ -480,7 +485,7 @@ def _parse(text: str, number: int, limits: Limits) -> Line:
     # The JSON of a process's stacks is one long message.
     is_whole = len(text) <= limits.max_text_chars * 4 or text.startswith(('[{"pid"', '{"pid"'))
     full = text if is_whole else text[: limits.max_text_chars * 4]
-    line = Line(number, full, full)
+    line = Line(number, full, full, whole="" if len(full) == len(text) else text)
     at = _strip_prefixes(line, full)
     body = full[at:]
     if (body and body[0] in " \t│┃|") or "│" in body or "┃" in body:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import logging
 import re
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -48,7 +47,7 @@ _STRUCTURE = (
     r"first observed failure",
     r"\(exitcode: ",
     r"terminated with (?:signal|exit code)",
-    r"\"os_thread_id\": ",
+    r'"os_thread_id": ',
     *_DUMPS,
 )
 _ERROR_LIKE = re.compile(
@@ -107,7 +106,8 @@ def _compile(catalog: Catalog, engine: str) -> _Compiled:
         for number, signature in enumerate(pitfall.signatures):
             for kind, text in signature.kinds_and_patterns():
                 places.setdefault(text, f"{pitfall.slug}: signature[{number}].{kind}")
-    problems = vetting.refused(_foreign_patterns(catalog))
+    foreign = set(_foreign_patterns(catalog))
+    problems = vetting.refused(sorted(foreign))
     key = store.key_of("catalog", engine, [*places, *_STRUCTURE, "", *problems])
     saved = store.load(key)
     known: dict[str, Pattern] = {}
@@ -115,12 +115,12 @@ def _compile(catalog: Catalog, engine: str) -> _Compiled:
         problems = saved[0]["problems"]
         for text, rows in saved[0]["literals"]:
             literals = rows and tuple(Literal((t.encode("latin-1"), flag)) for t, flag in rows)
-            known[text] = Pattern.analysed(text, literals)
+            known[text] = Pattern.analysed(text, literals, reviewed=text not in foreign)
     else:
         for text in (*places, *_STRUCTURE):
             try:
                 if text not in problems:
-                    known[text] = Pattern(text)
+                    known[text] = Pattern(text, reviewed=text not in foreign)
             except PatternError as error:
                 problems[text] = str(error)
         rows = [
@@ -129,12 +129,14 @@ def _compile(catalog: Catalog, engine: str) -> _Compiled:
         ]
         store.save(key, {"problems": problems, "literals": rows})
     patterns = [known[text] for text in places if text in known]
-    structure = [known.get(text) or Pattern(text) for text in _STRUCTURE]
+    structure = [known.get(text) or Pattern(text, reviewed=True) for text in _STRUCTURE]
     notes = [f"{places[text]} was left out: {text!r} {why}" for text, why in problems.items()]
     for note in notes:
         logger.warning("%s", note)
     everything = (*patterns, *structure)
-    matcher = build_matcher(everything, engine, key)
+    # What a short literal alone gives away is looked for where lines are read, and only there.
+    skipped = [n for n, pattern in enumerate(patterns) if not pattern.is_telling]
+    matcher = build_matcher(everything, engine, key, skipped)
     return _Compiled(everything, len(patterns), matcher, tuple(notes))
 
 
@@ -300,7 +302,7 @@ class _Scanner:
         start = 0
         if self._fed < self._limits.head_bytes:
             start = _line_end(block.data, min(self._limits.head_bytes - self._fed, len(block.data)))
-            self._read(block.data, 0, start, block.first_line, events)
+            self._read(block.data, 0, start, block.first_line)
         self._fed += len(block.data)
         if start < len(block.data):
             self._read_windows(block, start, events, self._sieve)
@@ -312,7 +314,7 @@ class _Scanner:
         position, line = start, block.first_line + data.count(b"\n", 0, start)
         if self._window_end >= line:
             end = _lines_ahead(data, position, self._window_end - line + 1)
-            self._read(data, position, end, line, events)
+            self._read(data, position, end, line)
             line += data.count(b"\n", position, end)
             position = end
         for offset, number in events:
@@ -355,14 +357,14 @@ class _Scanner:
             line += data.count(b"\n", position, begin)
             if wide:
                 end = _lines_ahead(data, end, after)
-            self._read(data, begin, end, line, events)
+            self._read(data, begin, end, line)
             line += data.count(b"\n", begin, end)
             position = end
             for _ in range(self._limits.lines_after_hit // after - 1 if wide else 0):
                 if end == len(data) or not self._tracebacks.goes_on(line):
                     break
                 end = _lines_ahead(data, position, after)
-                self._read(data, position, end, line, events)
+                self._read(data, position, end, line)
                 line += data.count(b"\n", position, end)
                 position = end
             if wide and end == len(data):
@@ -374,11 +376,10 @@ class _Scanner:
         text = raw.decode("utf-8", "replace")
         if not pattern.may_occur_in(text):
             return False
-        is_short = len(text) <= self._limits.max_text_chars * 2
-        if number >= self._compiled.structure or (is_short and not pattern.is_anchored):
+        if number >= self._compiled.structure or not pattern.is_anchored:
             return True
         return any(
-            pattern.search(line.text[: self._limits.max_text_chars * 2]) is not None
+            pattern.search(line.whole or line.text) is not None
             for line in split_line(raw, 0, self._limits)
         )
 
@@ -387,14 +388,13 @@ class _Scanner:
             text = self._compiled.patterns[number].text
             self._evidence.counts[text] = self._evidence.counts.get(text, 0) + 1
 
-    def _read(
-        self, data: bytes, begin: int, end: int, first: int, events: list[tuple[int, int]]
-    ) -> None:
+    def _read(self, data: bytes, begin: int, end: int, first: int) -> None:
         """Reads the lines between two offsets; `first` is the number of the first one."""
         if end <= begin:
             return
-        by_line = _numbers_by_line(data, begin, end, events)
-        pieces = data[begin:end].split(b"\n")
+        part = data[begin:end]
+        by_line = _numbers_by_line(part, self._compiled.matcher.find(part))
+        pieces = part.split(b"\n")
         if not pieces[-1]:
             pieces.pop()
         lines: list[Line] = []
@@ -404,16 +404,23 @@ class _Scanner:
 
     def _parse_line(self, raw: bytes, number: int, patterns: Sequence[int]) -> list[Line]:
         parts = list(split_line(raw, number, self._limits))
-        for line in parts:
+        # What a pattern wants, a quote or a letter beyond ASCII, may stand there as an escape.
+        unescaped = self._find_in(parts) if len(parts) > 1 and b"\\n" in raw else {}
+        for index, line in enumerate(parts):
             self._marker.mark(line)
             if self._around.is_quoted(line):
                 line.is_code = True
                 continue
             self._parse(line)
-            if patterns and line.bar is None:
-                for pattern in patterns:
+            if line.bar is None:
+                for pattern in (*patterns, *unescaped.get(index, ())):
                     self._confirm(line, pattern, len(parts) == 1)
         return parts
+
+    def _find_in(self, parts: Sequence[Line]) -> dict[int, list[int]]:
+        """The pattern numbers by the index of the part."""
+        data = "\n".join(line.text.replace("\n", " ") for line in parts).encode("utf-8", "replace")
+        return _numbers_by_line(data, 0, len(data), self._compiled.matcher.find(data))
 
     def _parse(self, line: Line) -> None:
         if line.rank is not None and line.rank < 100_000:
@@ -465,9 +472,9 @@ class _Scanner:
         if number >= self._compiled.structure:
             return
         pattern = self._compiled.patterns[number]
-        text = line.text[: self._limits.max_text_chars * 2]
+        text = line.whole or line.text
         found = pattern.search(text)
-        if found is None and is_whole and line.full is not line.text:
+        if found is None and is_whole and line.full is not line.text and not line.whole:
             text = line.full
             found = pattern.search(text)
         if found is not None:
@@ -501,7 +508,12 @@ class _Scanner:
         end_line: int | None = None,
     ) -> Hit:
         groups = found.groupdict() if found is not None else {}
-        shown = line.full.strip() or text
+        shown, start = line.full.strip() or text, found.start() if found is not None else 0
+        if found is not None and found.end() > self._limits.max_text_chars * 3 // 4:
+            # The message within an overlong line, with what stands around it.
+            begin = max(start - self._limits.max_text_chars // 4, 0)
+            shown = text = text[begin : begin + self._limits.max_text_chars]
+            start -= begin
         return Hit(
             pattern=pattern,
             line=line.number,
@@ -512,7 +524,7 @@ class _Scanner:
             values={k: v[:300] for k, v in groups.items() if v is not None},
             warning=line.level == "W",
             handled=is_handled(text),
-            mention=found is not None and is_mention(line, text, found.start()),
+            mention=found is not None and is_mention(line, text, start),
             end_line=end_line,
         )
 
@@ -544,7 +556,7 @@ class _Scanner:
         events = self._compiled.matcher.find(data)
         if not events:
             return
-        for index, numbers in _numbers_by_line(data, 0, len(data), events).items():
+        for index, numbers in _numbers_by_line(data, events).items():
             first, last, text, seam = joined[index]
             self._confirm_joined(first, last, text, seam, numbers)
 
@@ -571,8 +583,7 @@ class _Scanner:
 
     def finish(self) -> Evidence:
         for block in self._tail:
-            events = self._compiled.matcher.find(block.data)
-            self._read(block.data, 0, len(block.data), block.first_line, events)
+            self._read(block.data, 0, len(block.data), block.first_line)
         self._tracebacks.finish()
         self._stacks.finish()
         evidence = self._evidence
@@ -629,16 +640,11 @@ def _lines_ahead(data: bytes, offset: int, count: int) -> int:
     return offset
 
 
-def _numbers_by_line(
-    data: bytes, begin: int, end: int, events: list[tuple[int, int]]
-) -> dict[int, list[int]]:
-    """Pattern numbers by the index of their line, counted from `begin`; each once a line."""
+def _numbers_by_line(data: bytes, events: list[tuple[int, int]]) -> dict[int, list[int]]:
+    """Pattern numbers by the index of their line; each once a line."""
     found: dict[int, list[int]] = {}
-    position, index = begin, 0
-    for at in range(bisect_left(events, (begin, 0)), len(events)):
-        offset, number = events[at]
-        if offset >= end:
-            break
+    position, index = 0, 0
+    for offset, number in events:
         index += data.count(b"\n", position, offset)
         position = offset
         numbers = found.setdefault(index, [])

@@ -301,10 +301,40 @@ def test_code_under_a_frame_is_marked_for_each_rank() -> None:
     assert marks == [False, False, True, True, False]
 
 
+@pytest.mark.parametrize("before", [100, 3_000, 5_000, 9_000, 40_000, 65_000])
+@pytest.mark.parametrize("padding", [0, 400_000])
+def test_a_message_is_found_wherever_it_stands_in_a_line(
+    scan_text: Callable[..., Evidence], before: int, padding: int
+) -> None:
+    message = "RuntimeError: DataLoader worker (pid 4242) is killed by signal: Bus error."
+    noise = "step 1 loss 0.5\n" * (padding // 16)
+    hits = scan_text(f"{noise}{'word ' * (before // 5)}{message} and more\n{noise}").hits
+    found = [hit for hit in hits if "killed by signal: Bus error" in hit.text]
+    assert found
+    assert {hit.values.get("pid") for hit in found} >= {"4242"}
+    assert max(len(hit.text) for hit in hits) <= Limits().max_text_chars
+
+
 def test_an_escaped_message_keeps_its_windows_paths() -> None:
     raw = rb'{"msg": "Traceback:\n  File \"C:\\new\\train.py\", line 3, in main\nKeyError: 3"}'
     texts = [line.text for line in split_line(raw, 1, Limits())]
     assert texts[1] == '  File "C:\\new\\train.py", line 3, in main'
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (r"exceeds job hard limit \"h_vmem\" of queue", "exceeds job"),
+        (r"\u6bb5\u9519\u8bef", "段错误"),
+        (r"\ud83d\n\u001b[31m\u6bb5\u9519\u8bef\u001b[0m", "段错误"),
+    ],
+    ids=["quotes", "letters", "colours"],
+)
+def test_patterns_match_what_json_escapes(
+    message: str, words: str, scan_text: Callable[..., Evidence]
+) -> None:
+    hits = scan_text(rf'{{"msg": "job failed\n{message}\nbye"}}').hits
+    assert any(words in hit.pattern for hit in hits)
 
 
 @pytest.mark.parametrize(
