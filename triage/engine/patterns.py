@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
+from itertools import islice
 from pathlib import Path
 from re import _constants as sre  # type: ignore[attr-defined]
 from typing import Any, Protocol
@@ -17,7 +18,17 @@ except ImportError:  # no wheel for this platform: `re` confirms, on bounded lin
     re2 = None
 
 MIN_LITERAL_BYTES = 4
+# What is shorter stands in ordinary lines everywhere.
+TELLING_BYTES = 6
 _MAX_ALTERNATIVES = 64
+_MAX_REPEATS = 4
+_MAX_CLASS = 10
+# `re` searches a line of this length in a microsecond or two, RE2's Python side takes 30.
+_SHORT_CHARS = 400
+# Beyond this, only what stands around a pattern's literals is searched.
+_LONG_CHARS = 4_000
+_AROUND_CHARS = 2_000
+_MAX_PLACES = 16
 # A text that healthy runs print must be longer by so much to be chosen all the same.
 _COMMON_COSTS = 40
 
@@ -35,24 +46,36 @@ class Found(Protocol):
 class Pattern:
     """One pattern of the catalog, compiled when it is first needed.
 
-    Raises syntax.PatternError for a text that no entry may hold.
+    A `reviewed` one may be tried by `re` on short lines; all others are RE2's alone, whose time is
+    linear. Raises syntax.PatternError for a text that no entry may hold.
     """
 
-    __slots__ = ("__dict__", "literals", "text")
+    __slots__ = ("__dict__", "literals", "reviewed", "text")
 
     literals: tuple[Literal, ...] | None
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, reviewed: bool = False) -> None:
         self.text = text
+        self.reviewed = reviewed
         self.literals = required_literals(syntax.parse(text))
 
     @classmethod
-    def analysed(cls, text: str, literals: tuple[Literal, ...] | None) -> Pattern:
+    def analysed(
+        cls, text: str, literals: tuple[Literal, ...] | None, *, reviewed: bool = False
+    ) -> Pattern:
         """The pattern of a text that was parsed before, with the literals found then."""
         pattern = cls.__new__(cls)
         pattern.text = text
+        pattern.reviewed = reviewed
         pattern.literals = literals
         return pattern
+
+    @cached_property
+    def is_telling(self) -> bool:
+        """Whether its literals are long enough to be worth a look wherever they stand."""
+        return bool(self.literals) and all(
+            len(text) >= TELLING_BYTES for text, _ in self.literals or ()
+        )
 
     @cached_property
     def is_anchored(self) -> bool:
@@ -64,20 +87,71 @@ class Pattern:
         return _compile(self.text)
 
     @cached_property
+    def _quick_regex(self) -> Any:
+        return re.compile(self.text, re.ASCII)
+
+    @cached_property
     def _loose_regex(self) -> Any:
         return _compile(_loosened(self.text)) if self.is_anchored else self._regex
+
+    @cached_property
+    def _quick_loose_regex(self) -> Any:
+        return re.compile(_loosened(self.text), re.ASCII)
 
     def may_occur_in(self, line: str) -> bool:
         """Whether the pattern can match what is left of this line without its prefixes.
 
         An escaped message is not looked into: the answer is then always yes.
         """
+        if self.reviewed and len(line) <= _SHORT_CHARS:
+            regex = self._quick_loose_regex if self.is_anchored else self._quick_regex
+            return regex.search(line) is not None or "\\n" in line
+        if len(line) > _LONG_CHARS:
+            return self.is_anchored or self.search(line) is not None or "\\n" in line
         return self._loose_regex.search(line) is not None or "\\n" in line
 
     def search(self, text: str) -> Found | None:
-        """The first match in a line, or None."""
-        found: Found | None = self._regex.search(text)
-        return found
+        """The first match in a line, or None; in a very long one, around its literals only."""
+        found: Found | None
+        if self.reviewed and len(text) <= _SHORT_CHARS:
+            found = self._quick_regex.search(text)
+            return found
+        if len(text) <= _LONG_CHARS:
+            found = self._regex.search(text)
+            return found
+        for start, end in self._places(text):
+            if (found := self._regex.search(text[start:end])) is not None:
+                return _Moved(found, start)
+        return None
+
+    def _places(self, text: str) -> list[tuple[int, int]]:
+        """The parts of a long line that can hold a match, in order; some overlap."""
+        starts: list[int] = []
+        for raw, ignore_case in self.literals or ():
+            literal = raw.decode("utf-8", "replace")
+            flags = re.IGNORECASE if ignore_case else 0
+            places = islice(re.finditer(re.escape(literal), text, flags), _MAX_PLACES)
+            starts.extend(max(found.start() - _AROUND_CHARS, 0) for found in places)
+        if not self.literals:
+            return [(0, _LONG_CHARS), (len(text) - _LONG_CHARS, len(text))]
+        return [(start, start + 2 * _AROUND_CHARS) for start in sorted(starts)[:_MAX_PLACES]]
+
+
+class _Moved:
+    """A match within a part of a line, in the offsets of the line."""
+
+    def __init__(self, found: Found, by: int) -> None:
+        self._found = found
+        self._by = by
+
+    def start(self) -> int:
+        return self._found.start() + self._by
+
+    def end(self) -> int:
+        return self._found.end() + self._by
+
+    def groupdict(self) -> dict[str, str | None]:
+        return self._found.groupdict()
 
 
 def _compile(text: str | bytes) -> Any:
@@ -158,9 +232,7 @@ def _exactly(operator: Any, argument: Any) -> frozenset[str] | None:
     if operator is sre.AT:
         return frozenset(("",))
     if operator is sre.IN:
-        if len(argument) <= 10 and all(op is sre.LITERAL for op, _ in argument):
-            return frozenset(chr(code) for _, code in argument)
-        return None
+        return _exact_class(argument)
     if operator is sre.SUBPATTERN:
         return _exact_sequence(argument[3])
     if operator is sre.BRANCH:
@@ -171,10 +243,36 @@ def _exactly(operator: Any, argument: Any) -> frozenset[str] | None:
                 return None
             parts |= exact
         return frozenset(parts) if len(parts) <= _MAX_ALTERNATIVES else None
-    if operator in (sre.MAX_REPEAT, sre.MIN_REPEAT) and argument[:2] == (0, 1):
+    if operator in (sre.MAX_REPEAT, sre.MIN_REPEAT) and argument[1] <= _MAX_REPEATS:
         exact = _exact_sequence(argument[2])
-        return None if exact is None else exact | {""}
+        return None if exact is None else _repeated(exact, *argument[:2])
     return None
+
+
+def _exact_class(members: Sequence[tuple[Any, Any]]) -> frozenset[str] | None:
+    """The characters of a class, if they are few and named."""
+    found: set[str] = set()
+    for operator, argument in members:
+        if operator is sre.LITERAL:
+            found.add(chr(argument))
+        elif operator is sre.RANGE and argument[1] - argument[0] < _MAX_CLASS:
+            found.update(map(chr, range(argument[0], argument[1] + 1)))
+        else:
+            return None
+    return frozenset(found) if len(found) <= _MAX_CLASS else None
+
+
+def _repeated(texts: frozenset[str], least: int, most: int) -> frozenset[str] | None:
+    """All texts of so many members one after the other, if they are few."""
+    found: set[str] = set()
+    run = frozenset(("",))
+    for count in range(most + 1):
+        if count >= least:
+            found |= run
+        if len(run) * len(texts) + len(found) > _MAX_ALTERNATIVES:
+            return None
+        run = frozenset(head + tail for head in run for tail in texts)
+    return frozenset(found)
 
 
 def _exact_sequence(items: Iterable[tuple[Any, Any]]) -> frozenset[str] | None:
@@ -208,7 +306,7 @@ def _inside(operator: Any, argument: Any) -> frozenset[str] | None:
 _ANCHOR = re.compile(r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\])|[\^$]")
 # What may stand before and behind a message: the end of a prefix, blanks, an escape, a bar, a box.
 _LOOSE = {"^": r"(?:^|[\s\]:|,)>│┃])", "$": r"(?:[\s\\|\d│┃]|$)"}
-_LOOSE_BYTES = {"^": r"(?:^|[\s\]:|,)>\x82\x83])", "$": r"(?:[\s\\|\d\xe2]|$)"}
+_LOOSE_BYTES = {"^": r"(?:^|[\s\]:|,)>\x82\x83]|\\[nrt])", "$": r"(?:[\s\\|\d\xe2]|$)"}
 _COUNT = re.compile(r"(\\.)|\{(\d+),(\d+)\}")
 _NAMED = re.compile(r"\(\?P<\w+>")
 

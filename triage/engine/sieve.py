@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,10 @@ from triage.engine.patterns import Literal, Pattern, prefilter_regex
 # Long enough to be rare in text, short enough for many patterns to share one; the engine hashes
 # eight bytes at once and has more to confirm behind a longer one.
 ATOM_BYTES = 8
-# When the atoms are judged, in MiB of text: soon, and again should the text change. And how many
-# lines a MiB an atom may single out in vain before something stricter takes its place: to compile
-# anew costs as much as a thousand such lines.
-_REVIEWS_MIB = ((2, 8), (16, 32), (128, 32), (1024, 32))
+# To compile the atoms anew costs as much as so many lines that were looked at in vain: when they
+# have been, it is worth it. Atoms that singled out less than a fiftieth of them stay.
+_WASTED_LINES = 40_000
+_WASTED_BY_ONE = 800
 
 
 _Expression = tuple[bytes, bool, bool]
@@ -42,11 +42,11 @@ class Need:
     patterns: tuple[int, ...]
 
 
-def needs_of(patterns: Sequence[Pattern]) -> list[Need]:
-    """The literals of all patterns, each once; patterns without one are not among them."""
+def needs_of(patterns: Sequence[Pattern], skipped: Collection[int] = ()) -> list[Need]:
+    """The literals of all patterns but the skipped, each once; some patterns have none."""
     owners: dict[Literal, list[int]] = defaultdict(list)
     for number, pattern in enumerate(patterns):
-        for literal in pattern.literals or ():
+        for literal in (number not in skipped and pattern.literals) or ():
             owners[literal].append(number)
     return [Need(literal, tuple(numbers)) for literal, numbers in owners.items()]
 
@@ -109,23 +109,22 @@ class Sieve:
         self._find = find
         self._muted: set[int] = set()
         self._take(atoms)
-        self._bytes = self._since_review = 0
-        self._reviews = [(mib << 20, wasted) for mib, wasted in _REVIEWS_MIB]
         self._proven = [0] * len(patterns)
 
     def find(self, block: bytes) -> list[tuple[int, int]]:
         """See Matcher.find; what cannot match on its line is left out already."""
         marks: list[tuple[int, int]] = []
 
+        atoms = len(self._atoms)
+
         def on_match(number: int, start: int, end: int, flags: int, context: Any) -> None:
-            marks.append((end - 1, number))
+            if number < atoms:
+                marks.append((end - 1, number))
 
         self._database.scan(block, match_event_handler=on_match)
-        self._bytes += len(block)
-        self._since_review += len(block)
         events = self._sift(block, marks) if marks else []
-        if self._reviews and self._bytes >= self._reviews[0][0]:
-            self._review(self._reviews.pop(0)[1])
+        if self._wasted_lines >= _WASTED_LINES:
+            self._review()
         return events
 
     def _sift(self, block: bytes, marks: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -162,8 +161,10 @@ class Sieve:
             matched[index].append(number)
             events.append((starts[index] + offset - base, number))
         for found, numbers in zip(matched, by, strict=True):
+            wanted = bool(found) and not self._muted.issuperset(found)
+            self._wasted_lines += not wanted
             for number in numbers:
-                if self._owners[number].isdisjoint(found):
+                if not wanted or self._owners[number].isdisjoint(found):
                     self._wasted[number] += 1
         return events
 
@@ -174,22 +175,22 @@ class Sieve:
     def _take(self, atoms: Sequence[Atom]) -> None:
         self._atoms = list(atoms)
         self._wasted = [0] * len(self._atoms)
+        self._wasted_lines = 0
         self._owners = [
             frozenset(p for index in atom.needs for p in self._needs[index].patterns)
             | frozenset(atom.patterns)
             for atom in self._atoms
         ]
 
-    def _review(self, wasted_per_mib: int) -> None:
+    def _review(self) -> None:
         """Puts something stricter in the place of atoms that cost more than they find."""
-        allowed = wasted_per_mib * max(self._since_review >> 20, 1)
         merged: dict[_Expression, tuple[set[int], set[int]]] = {}
         before = {(a.text, a.is_literal, a.ignore_case) for a in self._atoms}
         for number, atom in enumerate(self._atoms):
             if self._owners[number] <= self._muted:
                 continue
             whole = [((atom.text, atom.is_literal, atom.ignore_case), atom.needs, atom.patterns)]
-            parts = self._stricter(atom) if self._wasted[number] > allowed else whole
+            parts = self._stricter(atom) if self._wasted[number] > _WASTED_BY_ONE else whole
             for expression, needs, patterns in parts:
                 held = merged.setdefault(expression, (set(), set()))
                 held[0].update(needs)
@@ -201,7 +202,6 @@ class Sieve:
         if merged.keys() != before:
             self._database = self._compile_atoms(atoms)
         self._take(atoms)
-        self._since_review = 0
 
     def _stricter(
         self, atom: Atom
@@ -211,19 +211,20 @@ class Sieve:
             return
         for index in atom.needs:
             text, ignore_case = self._needs[index].literal
-            if len(text) > len(atom.text):
+            wanted = [p for p in self._needs[index].patterns if p not in self._muted]
+            if wanted and len(text) > len(atom.text):
                 yield (text, True, ignore_case), (index,), ()
                 continue
-            for pattern in self._needs[index].patterns:
+            for pattern in wanted:
                 expression = prefilter_regex(self._patterns[pattern].text)
                 yield (expression, False, False), (), (pattern,)
 
 
-def regex_atoms(patterns: Sequence[Pattern]) -> list[Atom]:
+def regex_atoms(patterns: Sequence[Pattern], skipped: Collection[int] = ()) -> list[Atom]:
     """Those of patterns without a literal: they go in as they are."""
     owners: dict[bytes, list[int]] = defaultdict(list)
     for number, pattern in enumerate(patterns):
-        if not pattern.literals:
+        if not pattern.literals and number not in skipped:
             owners[prefilter_regex(pattern.text)].append(number)
     return [Atom(text, False, False, (), tuple(numbers)) for text, numbers in owners.items()]
 

@@ -61,12 +61,18 @@ def test_anchored_and_case_blind_patterns_are_candidates_behind_a_prefix(engine:
     assert {number for _, number in build_matcher(patterns, engine).find(block)} == {0, 1}
 
 
-def test_events_come_in_the_order_of_the_block_and_are_bounded(engine: str) -> None:
+def test_events_come_in_the_order_of_the_block_and_a_line_is_bounded(engine: str) -> None:
     patterns = [Pattern("CUDA out of memory"), Pattern("device-side assert")]
-    block = b"device-side assert, CUDA out of memory\n" * 5_000
+    block = b"device-side assert, CUDA out of memory " * 5_000
     events = build_matcher(patterns, engine).find(block)
     assert events == sorted(events)
     assert EVENTS_PER_BLOCK <= len(events) <= EVENTS_PER_BLOCK * len(patterns)
+
+
+def test_no_line_is_lost_behind_many_others(engine: str) -> None:
+    block = b"CUDA out of memory\n" * (2 * EVENTS_PER_BLOCK)
+    events = build_matcher([Pattern("CUDA out of memory")], engine).find(block)
+    assert len({block.count(b"\n", 0, offset) for offset, _ in events}) == 2 * EVENTS_PER_BLOCK
 
 
 def test_no_patterns_find_nothing(engine: str) -> None:

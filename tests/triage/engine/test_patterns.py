@@ -80,6 +80,7 @@ def test_the_prefilter_finds_whatever_the_pattern_finds(pattern: str, data: st.D
         (r"worker \d+ is killed by signal", {b" is killed by signal"}),
         ("(?:CUDA|HIP) out of memory", {b"CUDA out of memory", b"HIP out of memory"}),
         (r"^exit(?:ed)? with code 1$", {b"exited with code 1", b"exit with code 1"}),
+        (r"skipped: {1,2}[1-2]", {b"skipped: 1", b"skipped: 2", b"skipped:  1", b"skipped:  2"}),
         (r"a?b?c?\d+", None),
         (r"abc", None),
     ],
