@@ -207,6 +207,7 @@ _FINISHED = re.compile(
     r"\b(?:finished|completed?|succeeded)"
 )
 _PASSED = re.compile(r"\s*(?:ok|OK|PASSED|passed)\s*$")
+_NAMED_EXCEPTION = re.compile(r"\b\w{1,60}(?:Error|Exception)\b")
 _MAX_RANGES = 4_096
 _LINES_BEHIND = 8
 _Key = tuple[int | None, str | None]
@@ -216,13 +217,14 @@ _Key = tuple[int | None, str | None]
 class _Told:
     """A traceback on its way: where it began, where its exception stands, who introduced it.
 
-    `is_retry`: a warning about one of several tries stood before it.
+    `is_retry`: a warning about one of several tries stood before it. `exception` is the name.
     """
 
     begin: int
     is_introduced: bool
     is_retry: bool = False
     end: int = 0
+    exception: str = ""
 
 
 class Surroundings:
@@ -311,6 +313,7 @@ class Surroundings:
         elif told is not None and not told.end:
             if text[0] not in " \t":
                 told.end = line.number
+                told.exception = text.partition(":")[0]
                 if told.is_introduced:
                     self._keep(key, told.begin, told.end)
         elif told is not None and not _is_link(text):
@@ -319,7 +322,7 @@ class Surroundings:
             elif (
                 _PASSED.match(text)
                 or (told.is_retry and line.level == "I")
-                or (is_handled(text) and not _ADDRESSED.search(text))
+                or (is_handled(text) and not _ADDRESSED.search(text) and _is_of(text, told))
             ):
                 self._keep(key, told.begin, told.end)
                 del self._told[key]
@@ -347,6 +350,12 @@ class Surroundings:
         ranges = self._handled.get((found.rank, found.host), [])
         at = bisect_right(ranges, (found.line, 1 << 62))
         return any(begin <= found.line <= end for begin, end in ranges[max(at - 4, 0) : at])
+
+
+def _is_of(text: str, told: _Told) -> bool:
+    """Whether a line that names an exception names the traceback's."""
+    named = _NAMED_EXCEPTION.findall(text)
+    return not named or any(told.exception.endswith(name) for name in named)
 
 
 def _is_link(text: str) -> bool:

@@ -228,6 +228,13 @@ def test_advice_behind_a_traceback_copes_with_nothing(behind: str, ask: Ask) -> 
     assert ask(FAILURE + behind).diagnoses[0].slug == "shape-mismatch"
 
 
+def test_a_fallback_from_another_error_copes_with_nothing(ask: Ask) -> None:
+    other = "WARNING: ImportError: cannot import name 'fused_adam' from 'apex'; falling back\n"
+    assert ask(FAILURE + other).diagnoses[0].slug == "shape-mismatch"
+    same = "WARNING: RuntimeError while the batch was scored; falling back to the mean\n"
+    assert ask(FAILURE + same).kind == "clean"
+
+
 def test_a_single_line_that_the_next_one_copes_with(ask: Ask) -> None:
     error = "WARNING ran out: CUDA out of memory. Tried to allocate 1.21 GiB (GPU 0)\n"
     assert ask(error.removeprefix("WARNING ") + " Skipping batch\n").kind == "clean"
