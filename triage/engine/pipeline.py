@@ -420,7 +420,7 @@ class _Scanner:
     def _find_in(self, parts: Sequence[Line]) -> dict[int, list[int]]:
         """The pattern numbers by the index of the part."""
         data = "\n".join(line.text.replace("\n", " ") for line in parts).encode("utf-8", "replace")
-        return _numbers_by_line(data, 0, len(data), self._compiled.matcher.find(data))
+        return _numbers_by_line(data, self._compiled.matcher.find(data))
 
     def _parse(self, line: Line) -> None:
         if line.rank is not None and line.rank < 100_000:
