@@ -283,8 +283,9 @@ def rank_at_work_while_the_others_wait(evidences: Sequence[Evidence]) -> Fact | 
     late, waiting = found
     odd = late[0]
     because = (
-        f"{len(waiting)} of {len(late) + len(waiting)} processes wait in {waiting[0].standing.op}, "
-        f"{len(late)} still {'is' if len(late) == 1 else 'are'} at work in "
+        f"{len(waiting)} of {len(late) + len(waiting)} processes "
+        f"{'waits' if len(waiting) == 1 else 'wait'} in {waiting[0].standing.op}, {len(late)} "
+        f"{'is' if len(late) == 1 else 'are'} still at work in "
         f"{odd.standing.caller or odd.thread.frames[0].function}"
     )
     lines = (_stack_line(odd), _stack_line(waiting[0]))

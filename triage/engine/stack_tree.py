@@ -232,7 +232,7 @@ _LIBRARIES = frozenset(
 
 def is_own(frame: Frame) -> bool:
     """Whether the frame is in the run's own Python code."""
-    if frame.is_library or _is_native(frame):
+    if frame.is_library or _is_native(frame) or "torchinductor_" in frame.path:
         return False
     first = frame.path.split("/", maxsplit=1)[0]
     return first.removesuffix(".py") not in _LIBRARIES
@@ -947,10 +947,11 @@ def _predicate(bucket: Sequence[Process]) -> str:
     if standing.role in (Role.LAUNCHER, Role.WORKER_IDLE, Role.COMPILE_POOL) or not standing.place:
         return words
     short = _tail(standing.place).rsplit("/", 1)[-1]
+    still = " and did not move between two dumps" if all(p.stood_still for p in bucket) else ""
     if standing.role is Role.USER:
-        return f"{words} ({short})"
+        return f"{words} ({short}){still}"
     link = "called from" if standing.role is Role.COLLECTIVE else "under"
-    return f"{words}, {link} {standing.caller} ({short})"
+    return f"{words}, {link} {standing.caller} ({short}){still}"
 
 
 def _label(bucket: Sequence[Process], total: int) -> str:

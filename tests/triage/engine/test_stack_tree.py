@@ -253,6 +253,17 @@ def test_collectives_and_who_called_them(frames: list[str], op: str, caller: str
     assert (standing.role, standing.op, standing.caller) == (Role.COLLECTIVE, op, caller)
 
 
+def test_what_inductor_generated_called_nothing() -> None:
+    standing = standing_of(
+        thread_of(
+            "wait @torch/_inductor/async_compile.py:468",
+            "<module> @torchinductor_ann/ab/cab.py:5",
+            "forward @block.py:40",
+        )
+    )
+    assert (standing.role, standing.caller) == (Role.COMPILE, "forward")
+
+
 def test_a_wait_inside_backward_is_backward() -> None:
     thread = thread_of(
         "c10d::WorkNCCL::synchronize @libtorch.so",
@@ -323,7 +334,11 @@ def test_a_dump_that_repeats_at_the_same_lines_is_no_work(ask: Ask) -> None:
     dump = process(11, "_engine_run_backward (torch/autograd/graph.py:979)", "m (t.py:14)")
     dump = dump.replace("idle", "active")
     assert ask(dump).kind == "clean"
-    assert ask(dump + "# 20 minutes later\n" + dump).kind == "undetermined"
+    verdict = ask(dump + "# 20 minutes later\n" + dump)
+    assert verdict.kind == "undetermined"
+    assert verdict.sentence == (
+        "1 process is in backward, under m (t.py:14) and did not move between two dumps."
+    )
     assert ask(dump + dump.replace("t.py:14", "t.py:15")).kind == "clean"
 
 
