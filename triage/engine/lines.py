@@ -350,6 +350,7 @@ _PREFIX = re.compile(
             r"(?P<bare_level>" + _LEVEL_WORDS + r")(?:\s*[|:]\s+|\s+(?=[\w./]+\.py:)|\s*-\s+)",
             r"\[(?P<py_source>[\w./\-]+\.py:\d+(?::\w+)?)\]\s?",
             r"(?i:rank) ?#?(?P<word_rank>\d{1,5}) ?[:|] ",
+            r"(?P<loguru>[\w.<>]{1,80}:[\w.<>]{1,80}:\d{1,6}) - ",
             r"(?P<logger>[A-Za-z_][\w.]{1,60}) - (?=(?:" + _LEVEL_WORDS + r") - )",
             (
                 r"(?P<host>(?:\d{1,3}(?:\.\d{1,3}){3})|(?:[A-Za-z][A-Za-z0-9\-]{1,40}[\-.]?\d+"

@@ -344,10 +344,13 @@ def test_patterns_match_what_json_escapes(
         (b"[pod/train-0/pytorch] ", None),
         (b"trainer-1  | ", None),
         (b"[1,mpirank:5,algo-2]<stderr>:", 5),
+        (b"2026-11-30 04:00:01.123 | ERROR    | train:<module>:41 - ", None),
     ],
-    ids=["containerd", "kubectl", "compose", "sagemaker"],
+    ids=["containerd", "kubectl", "compose", "sagemaker", "loguru"],
 )
-def test_what_a_platform_puts_before_each_line_goes(prefix: bytes, rank: int | None) -> None:
+def test_what_a_platform_or_logger_puts_before_each_line_goes(
+    prefix: bytes, rank: int | None
+) -> None:
     (line,) = split_line(prefix + b"KeyError: 3", 1, Limits())
     assert (line.text, line.rank) == ("KeyError: 3", rank)
 
