@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
-from kb.catalog import Catalog, CatalogError, builtin_folder, load_catalog
+from kb.catalog import Catalog, CatalogError
 from triage.engine.evidence import Evidence
 from triage.engine.pipeline import compile_catalog, diagnose, scan
+from triage.engine.site import site_catalog
 from triage.engine.verdict import Diagnosis, Verdict
 
 igzip: Any
@@ -312,15 +313,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="a log, or - for standard input")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--together", action="store_true", help="all files tell of one incident")
-
-
-def site_catalog() -> Catalog:
-    """The entries that come with Pitstop and those of the folders that PITSTOP_CATALOG names.
-
-    Raises CatalogError for the first fault.
-    """
-    extra = [Path(p) for p in os.environ.get("PITSTOP_CATALOG", "").split(os.pathsep) if p]
-    return load_catalog([builtin_folder(), *extra])
 
 
 def main(arguments: Sequence[str], program: str) -> int:

@@ -9,7 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from kb.catalog import CatalogError
-from triage.engine.terminal import add_arguments, run, site_catalog
+from triage.engine.site import site_catalog
+from triage.engine.terminal import add_arguments, run
 
 
 class Command(BaseCommand):
