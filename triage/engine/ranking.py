@@ -33,6 +33,7 @@ _OF_LOST_PEERS = ("nccl-watchdog-timeout", "nccl-remote-error", "gloo-failure")
 MAX_DIAGNOSES = 120
 MAX_REASONS = 8
 MAX_EVIDENCE = 12
+_OF_ONE_HOST = ("data", "cuda", "hardware", "host")
 FALLBACK = "python-exception"
 LAUNCHER = "torchrun-child-failed"
 
@@ -248,9 +249,18 @@ def _can_explain(cause: _Candidate, effect: _Candidate, scene: _Scene) -> bool:
         mine, theirs = _ranks(cause.match), _ranks(effect.match)
         is_same = not (mine and theirs) or theirs <= mine
         return is_same and scene.is_before(cause.match.spots, effect.match.spots) is True
+    if _is_of_one_host(cause) and _is_of_one_host(effect):
+        here, there = _hosts(cause.match), _hosts(effect.match)
+        if here and there and here.isdisjoint(there):
+            return False
     if cause.match.strength == "hint" and effect.match.strength != "hint":
         return effect.pitfall.role == "symptom" and bool(cause.match.facts)
     return not scene.began_much_later(cause.match, effect.match)
+
+
+def _is_of_one_host(candidate: _Candidate) -> bool:
+    """Whether it stays on the host where it happens: no other one runs out of the same memory."""
+    return candidate.pitfall.role == "root" and candidate.pitfall.group in _OF_ONE_HOST
 
 
 class _Scene:
@@ -384,6 +394,10 @@ def _diagnosis(
         explains=consequences,
         advice=pitfall.advice,
     )
+
+
+def _hosts(match: Match) -> set[str]:
+    return {p.hit.host for p in match.places if p.hit.host is not None}
 
 
 def _ranks(match: Match) -> set[int]:

@@ -211,6 +211,17 @@ def test_a_rank_at_work_is_seen_behind_what_it_printed_when_it_was_ended(ask: As
     assert first(ask(busy + over + waits + after)).slug == "nccl-watchdog-timeout"
 
 
+def test_a_host_explains_nothing_on_another_one(ask: Ask) -> None:
+    fault = "{0}: [ 99.1] NVRM: Xid (PCI:0000:4e:00): 79, pid=7, GPU has fallen off the bus.\n"
+    broken = "{0}: RuntimeError: CUDA error: unspecified launch failure\n"
+    same = ask(fault.format("node-2") + broken.format("node-2"))
+    assert "cuda-launch-failure" in first(same).explains
+    other = ask(fault.format("node-2") + broken.format("node-1"))
+    assert (first(other).slug, first(other).host) == ("gpu-hardware-fault", "node-2")
+    assert {d.slug for d in other.diagnoses if d.role == "root"} >= {"cuda-launch-failure"}
+    assert "cuda-launch-failure" not in first(other).explains
+
+
 def test_the_bar_of_the_training_makes_no_rank_slow(ask: Ask) -> None:
     tail = "".join(WATCHDOG.format(rank) for rank in (1, 2))
     bar = "{0}:  31%|███▏      | 310/1000 [09:58<22:12,  1.93s/it{1}]\n"
