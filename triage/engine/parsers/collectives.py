@@ -33,8 +33,6 @@ TRIGGERS = (
     "retrieving ncclUniqueId from [",
     *ras.TRIGGERS,
 )
-# What a run with NCCL_DEBUG=INFO prints all the time opens no window of its own.
-_ALONG = (" - Init ", ": opCount ")
 _WORK = re.compile(
     r"Work[NXH]CCL\((?:SeqNum=(?P<seq>\d{1,18}),\s*)?OpType=(?P<op>\w+)"
     r"(?:,\s*TensorShape=\[(?P<shape>[^\]]{0,300})\])?"
@@ -124,12 +122,12 @@ class CollectiveParser:
         """Takes a line; `text` stands for its text where a wrapped line was joined."""
         body = line.text if text is None else text
         self._is_wrapped = text is not None
+        is_marked = any(trigger in body for trigger in TRIGGERS)
         if text is None:
-            self._ras.feed(line, body)
-            if any(words in body for words in _ALONG):
+            self._ras.feed(line, body, is_marked=is_marked)
+            if "NCCL INFO" in body:
                 self._nccl(line, body)
-                return
-        if not any(trigger in body for trigger in TRIGGERS):
+        if not is_marked:
             return
         if work := _WORK.search(body):
             self._work(line, body, work)
@@ -194,7 +192,12 @@ class CollectiveParser:
                 )  # fmt: skip
 
     def _nccl(self, line: Line, body: str) -> None:
-        """A communicator that comes about, and the calls on it."""
+        """A communicator that comes about, and the calls on it.
+
+        A run with NCCL_DEBUG=INFO prints them all the time: they open no window of their own.
+        """
+        if " - Init " not in body and ": opCount " not in body:
+            return
         found = _PROCESS.search(line.full)
         process = found["process"] if found else ""
         if init := _INIT.search(body):

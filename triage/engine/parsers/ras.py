@@ -105,13 +105,13 @@ class RasParser:
         self._is_only_one = False
         self._pids: dict[str, str] = {}
 
-    def feed(self, line: Line, body: str) -> None:
-        """Takes a line."""
+    def feed(self, line: Line, body: str, *, is_marked: bool) -> None:
+        """Takes a line; `is_marked` says that one of a caller's triggers, or of these, is in it."""
         is_near = line.number - self._last < _MAX_LINES_APART
         if body.lstrip().startswith(_STARTS):
             self._last = line.number
             self._begin(body.strip())
-        elif not is_near and not any(trigger in body for trigger in TRIGGERS):
+        elif not is_near and not is_marked:
             return
         if '": ' in body:
             self._json_line(line, body)
