@@ -80,8 +80,11 @@ class Hits:
         return any(pattern in self._by_pattern for pattern in patterns)
 
     def any_of(self, pattern: str) -> bool:
-        """Whether the pattern occurs at all, as an event or a warning."""
-        return any(not p.hit.mention for p in self._by_pattern.get(pattern, []))
+        """Whether the pattern occurs at all, as an event or a warning that nobody dealt with."""
+        return any(
+            not (p.hit.mention or (p.hit.warning and p.hit.handled))
+            for p in self._by_pattern.get(pattern, [])
+        )
 
     def is_recovered(self, place: Place) -> bool:
         """Whether the same rank's counters went on by several steps after the hit."""
