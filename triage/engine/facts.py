@@ -1118,6 +1118,9 @@ def autograd_nodes_grow(evidences: Sequence[Evidence]) -> Fact | None:
     return None
 
 
+_MAX_REPEATS = 8
+
+
 def loss_scale_keeps_falling(evidences: Sequence[Evidence]) -> Fact | None:
     """Steps are skipped one after the other, down to a scale that no longer helps."""
     for index, rank, points in _series(evidences, "skipped_step"):
@@ -1172,9 +1175,15 @@ def _skip_rate(evidence: Evidence, rank: int | None) -> tuple[str, ...]:
 
 
 def _longest_halving(points: Sequence[Point]) -> list[Point]:
+    """The longest run of halvings; a value may stand a few times, as of several ranks."""
     best: list[Point] = []
     run: list[Point] = []
+    repeats = 0
     for point in points:
+        if run and point.value == run[-1].value and repeats < _MAX_REPEATS:
+            repeats += 1
+            continue
+        repeats = 0
         run = [*run, point] if run and point.value * 2 == run[-1].value else [point]
         if len(run) > len(best):
             best = run

@@ -152,6 +152,18 @@ SICK = {
         "18 steps skipped while the loss scale fell from 65536 to 1",
         0,
     ),
+    "scale, a loop's own lines of four workers": (
+        _lines(
+            14,
+            lambda n: "\n".join(
+                f"worker-{r} | iter {n} total_loss=2.5 grad_scale={2.0 ** (17 - n):g}"
+                for r in range(4)
+            ),
+        ),
+        "loss_scale_keeps_falling",
+        "the loss scale was halved 13 times in a row, from 65536 to 8",
+        None,
+    ),
     "NaN, progress bar": (
         _lines(
             40,

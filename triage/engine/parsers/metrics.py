@@ -26,7 +26,7 @@ _STEP = re.compile(
 _STEP_REACH = len("global_")
 _BATCHES_OF_EPOCH = re.compile(r"\b(?P<epoch>\d{1,6})epoch:train:\d{1,9}-(?P<done>\d{1,9})batch:")
 _LOSS_VALUE = (
-    r"['\"]?\s?[=:\uff1a (]{1,3}\s?"
+    r"['\"]?\s?[=:\uff1a (]{1,8}\s?"
     r"(?:tensor\(|['\"])?(?P<value>[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf(?:inity)?))\b"
 )
 _LOSS_SUFFIX = r"(?:_\w{1,20}|/train/total| value)?"
@@ -40,7 +40,7 @@ _LOSS = re.compile(
 _LOSS_REACH = len("validation ") + 31
 # The same from the word on, without what may stand before it.
 _LOSS_ALONE = re.compile(r"(?:loss" + _LOSS_SUFFIX + "|损失|損失|손실)" + _LOSS_VALUE)
-# A line of a loop without training: its loss is another series, its times and memory none.
+# A line of a loop without training: its loss is another series, and its times are none.
 _HELD_OUT_LINE = re.compile(
     r"[\s*>=#-]{0,8}(?:val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?|dev)(?:[\s:(\[|]|$)"
 )
@@ -55,7 +55,7 @@ _NUMBER = r"(?P<value>nan|inf(?:inity)?|\d{1,18}\.?\d{0,18}(?:e[-+]?\d{1,3})?)"
 # These two begin with a letter, which is found faster than the start of a word.
 _GRADIENT_NORM = re.compile(
     r"g(?:(?<!\wg)|(?<=\btotal_g))(?:rad(?:ient)?s?[-_ /]?(?:l2[-_])?norm|rad/global|norm)\b"
-    r"['\"]?\s?[=:(]{0,2}\s{0,3}(?:tensor\(|['\"])?" + _NUMBER + r"\b"
+    r"['\"]?\s?[=:(]{0,2}\s{0,6}(?:tensor\(|['\"])?" + _NUMBER + r"\b"
 )
 # A norm that is not said to be of the gradients is theirs where a loss stands on the line.
 _BARE_NORM = re.compile(r"(?:[|,] ?norm|\btotal_norm)[:=]? {0,2}" + _NUMBER + r"\b")
@@ -97,7 +97,7 @@ _SCALE = re.compile(
     r"(?:reducing (?:loss scale )?to|setting loss scale to"
     r"|reducing dynamic loss scale from \S{1,20} to"
     r"|loss[_ ]scale(?:r)?['\"]?\s?[=:]?\s?(?:\d+ reducing loss scale to)?"
-    r"|\b(?:amp[_ ]|grad[_ ])?scale['\"]?\s?[=:]"
+    r"|\b(?:amp[_ ]|grad[_ ])?scale['\"]?\s?[=:]|[|,] (?:amp[_ ]|grad[_ ])?scale(?= \d)"
     r"|decreas(?:ing|ed) (?:loss )?scale(?: from \S+)? to)"
     r"\s?[|:=]?\s?['\"]?(?P<value>\d{1,18}\.?\d*(?:e[-+]?\d+)?)"
 )
@@ -121,11 +121,13 @@ _LOSS_ENDS_CELL = re.compile(r"loss(?:[_/]train(?:ing)?)?\s*(?:[|\t│]|\s\s|$)"
 _NUMBER_CELL = re.compile(r"(?i)nan|[-+]?(?:inf|\d{1,18}(?:\.\d{0,18})?(?:e[-+]?\d{1,3})?)")
 _GPU_MEMORY = re.compile(
     r"(?:memory[_ ]allocated|allocated|max[_ ]mem(?:ory)?|gpu[_ ]mem(?:ory)?"
-    r"|mem(?:ory)?|vram)(?:[_ ](?:alloc(?:ated)?|used|usage|in use))?(?:\(\))?['\"]?"
+    r"|mem(?:ory)?|vram|\balloc)(?:[_ ](?:alloc(?:ated)?|used|usage|in use))?(?:\(\))?['\"]?"
     r"\s?[=: ]{1,3}\s?"
     r"(?P<value>\d{1,18}\.?\d*)\s?(?P<unit>[kmgt](?:i?b)?\b)?"
 )
 _GPU_MEMORY_REACH = len("max_")
+# The stages of a start (after the model, after the optimizer) rise in every run: no series.
+_STAGE = re.compile(r"\W{0,4}(?:after|before)[ _-](?![^=:]{0,60}\d)")
 _MEMORY_ALLOCATED = re.compile(r"\bma (?P<value>\d{1,9}\.?\d{0,4}) (?P<unit>gb)\s+max_ma ")
 # A row of a table of epochs (epoch/epochs, GPU memory, losses), and a step with a size alone.
 _TABLE_ROW = re.compile(
@@ -432,7 +434,10 @@ class MetricsParser:
             self._point("loss", line, float(cells[index]))
 
     def _memory(self, line: Line, text: str, lowered: str) -> None:
-        if "out of memory" in text or line.level in ("E", "W") or _is_held_out_line(lowered):
+        # A loop of validation may keep its graphs; that of mmengine prints its own peak.
+        if "out of memory" in text or "(val)" in lowered or line.level in ("E", "W"):
+            return
+        if _STAGE.match(lowered):
             return
         if _has_any(lowered, _HOST_MEMORY_WORDS) and (found := _HOST_MEMORY.search(lowered)):
             self._point("host_memory", line, _mebibytes(found))
