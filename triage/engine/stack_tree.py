@@ -147,13 +147,18 @@ _CHECKPOINT = re.compile(
     r"(?:checkpoint|ckpt|state|model|weights|snapshot|pretrained)\w*$|^(?:from|save)_pretrained$|"
     r"^checkpoint$"
 )
-# What reads a data set, prepares one, or brings data over the network.
-_DATA_PATHS = re.compile(
-    r"(?:^|/)(?:datasets/(?:arrow_dataset|arrow_reader|builder|load|iterable_dataset|fingerprint|"
-    r"download/\S+|utils/\S+)|huggingface_hub/\S+|tokenizers/\S+|tokenization_utils\w*|"
-    r"webdataset/\S+|streaming/base/\S+|pyarrow/\S+|pandas/io/\S+|h5py/\S+|zarr/\S+|lmdb/\S+|"
-    r"decord/\S+|PIL/Image|PIL/ImageFile|tarfile|gzip|ssl|http/client|urllib3/\S+|requests/\S+|"
-    r"botocore/\S+|fsspec/\S+|s3fs/\S+|gcsfs/\S+|torch/utils/data/_utils/fetch)(?:\.py)?$"
+# What prepares a whole data set, or brings a model: work that no step has.
+_PREPARES = re.compile(
+    r"(?:^|/)(?:datasets/(?:arrow_dataset|builder|load|fingerprint|download/\S+|utils/\S+)|"
+    r"huggingface_hub/\S+|requests/\S+|wandb/\S+)\.py$"
+)
+# What reads data, as each step may.
+_READS = re.compile(
+    r"(?:^|/)(?:datasets/(?:arrow_reader|iterable_dataset|formatting/\S+)|tokenizers/\S+|"
+    r"tokenization_utils\w*|webdataset/\S+|streaming/base/\S+|pyarrow/\S+|pandas/io/\S+|h5py/\S+|"
+    r"zarr/\S+|lmdb/\S+|decord/\S+|PIL/Image|PIL/ImageFile|tarfile|gzip|ssl|http/client|"
+    r"urllib3/\S+|botocore/\S+|fsspec/\S+|s3fs/\S+|gcsfs/\S+|torch/utils/data/_utils/fetch)"
+    r"(?:\.py)?$"
 )
 _STORAGE_CHANNELS = re.compile(
     r"(?:folio_|io_schedule|wait_on_|nfs|rpc_|fuse|request_wait|cl_|ll_|cv_wait|jbd2|ext4|xfs|"
@@ -465,7 +470,7 @@ def _role_of_work(frames: Sequence[Frame], own: Frame | None, thread: Thread) ->
         for f, name in zip(frames, functions, strict=True)
     ):
         return Role.OPTIMIZER
-    if any(_DATA_PATHS.search(f.path) for f in frames if not _is_native(f)) or (
+    if any(_PREPARES.search(f.path) or _READS.search(f.path) for f in frames) or (
         _STORAGE_CHANNELS.match(thread.wait_channel)
     ):
         return Role.DATA
@@ -996,6 +1001,9 @@ def late_ranks(stands: Sequence[Process]) -> tuple[list[Process], list[Process]]
         return None
     for stand in late:
         role = stand.standing.role
+        # Reading is part of a step, and only for one that waits for the storage a long one.
+        if role is Role.DATA and stand.standing.waits is False and not _prepares(stand):
+            return None
         alone = role in (Role.CHECKPOINT, Role.EVALUATION)
         if alone and not all(stands_before(stand, other) for other in waiting):
             return None
@@ -1007,6 +1015,10 @@ def late_ranks(stands: Sequence[Process]) -> tuple[list[Process], list[Process]]
         ):
             return None
     return late, waiting
+
+
+def _prepares(process: Process) -> bool:
+    return any(_PREPARES.search(frame.path) for frame in process.thread.frames)
 
 
 def stands_before(one: Process, other: Process) -> bool:

@@ -430,6 +430,17 @@ def test_ranks_between_two_steps_are_not_late(ask: Ask) -> None:
     assert ask(reads + back).diagnoses == ()
 
 
+def test_a_rank_that_decodes_a_sample_is_not_late_yet(ask: Ask) -> None:
+    decodes = "decode (PIL/ImageFile.py:293)", "main (train.py:60)", "<module> (train.py:99)"
+    waits = process(2, *(frame.format(line=44) for frame in AT_BARRIER))
+    assert ask(process(1, *decodes, state="active") + waits).diagnoses == ()
+    (late,) = ask(process(1, *decodes) + waits).diagnoses
+    assert late.slug == "collective-slow-rank"
+    prepares = ("map (datasets/arrow_dataset.py:3073)", *decodes[1:])
+    (late,) = ask(process(1, *prepares, state="active+gil") + waits).diagnoses
+    assert late.slug == "collective-slow-rank"
+
+
 def test_a_lock_in_a_worker_that_was_not_forked(ask: Ask) -> None:
     worker = process(
         2,
