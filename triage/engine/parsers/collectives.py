@@ -34,11 +34,11 @@ TRIGGERS = (
     *ras.TRIGGERS,
 )
 _WORK = re.compile(
-    r"Work[NXH]CCL\((?:SeqNum=(?P<seq>\d{1,18}),\s*)?OpType=(?P<op>\w+)"
-    r"(?:,\s*TensorShape=\[(?P<shape>[^\]]{0,300})\])?"
-    r"(?:,\s*NumelIn=(?P<numel_in>\d{1,18}),\s*NumelOut=(?P<numel_out>\d{1,18}))?"
-    r"(?:,\s*[^)]{0,300}?)?,?\s*Timeout\(ms\)=(?P<timeout>\d{1,18})\)"
-    r"(?:\s*ran for (?P<ran>\d{1,18}) milliseconds before timing out)?"
+    r"Work[NXH]CCL\((?:SeqNum=(?P<seq>\d{1,18}),\s{0,4})?OpType=(?P<op>\w+)"
+    r"(?:,\s{0,4}TensorShape=\[(?P<shape>[^\]]{0,300})\])?"
+    r"(?:,\s{0,4}NumelIn=(?P<numel_in>\d{1,18}),\s{0,4}NumelOut=(?P<numel_out>\d{1,18}))?"
+    r"(?:,\s{0,4}[^)]{0,300}?)?,?\s{0,4}Timeout\(ms\)=(?P<timeout>\d{1,18})\)"
+    r"(?:\s{0,4}ran for (?P<ran>\d{1,18}) milliseconds before timing out)?"
 )
 _RANK = re.compile(r"\b[Rr]ank:? (?P<rank>\d{1,18})\b")
 _STATE = re.compile(
