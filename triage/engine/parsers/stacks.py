@@ -363,9 +363,9 @@ class _Reader:
 
     def _aside(self, line: Line, text: str) -> bool:
         """Takes what is said of the processes around their dumps; True: it ends no dump."""
-        if self._row_of_ps(text):
-            return True
         first = text[0]
+        if (first.isdigit() or "WCHAN" in text) and self._row_of_ps(text):
+            return True
         if first == "/" and (found := _WCHAN_FILE.match(text)):
             self._shared.channels[found["tid"] or found["pid"]] = found["channel"]
         elif "gdb" in text or "pystack" in text or text.startswith("Attaching"):
@@ -377,7 +377,11 @@ class _Reader:
         elif (first == "0" or ") at " in text) and (found := _GDB_STOP.match(text[:2_000])):
             name = found["function"] or found["plain"]
             self._stop = (Frame("", None, name.strip()[:200]), line.number)
-        elif len(text) <= 80 and "ank" in text.lower() and (found := _RANK_SAID.match(text)):
+        elif (
+            len(text) <= 80
+            and ("ank" in text or "ANK" in text)
+            and (found := _RANK_SAID.match(text))
+        ):
             self._said = (int(found["rank"]), line.number)
         return False
 
@@ -447,6 +451,8 @@ class _Reader:
             self._begin_thread(line, text.strip())
             return
         if self._row_of_ps(text):
+            return
+        if self._thread is None and text[0] != "#":
             return
         frame = self._frame(text)
         if frame is None:
