@@ -160,7 +160,8 @@ def _is_quoted(text: str, before: str, start: int) -> bool:
         behind = text[start : start + 400]
         if _LISTED.search(before) or _IN_LIST.search(behind):
             return not _STRUCTURED.match(text)
-    if _COMPARED.search(text) or _NUMBERED_STRING.match(text):
+    is_compared = _COMPARED.search(text) is not None and _EXCEPTION_NAME.match(text) is None
+    if is_compared or _NUMBERED_STRING.match(text):
         return True
     quoted = _QUOTED_BEFORE.search(before)
     if quoted is None:

@@ -260,3 +260,11 @@ def test_a_thread_that_breaks_while_a_finished_run_shuts_down(ask: Ask) -> None:
 def test_a_structured_line_has_its_level(level: str, ask: Ask) -> None:
     line = f'{{"lvl": "{level}", "msg": "sample", "err": "OSError: cannot identify image file"}}\n'
     assert (ask(line).kind == "clean") == (level == "warn")
+
+
+def test_an_exception_may_say_what_is_in_what(ask: Ask) -> None:
+    failure = (
+        "OSError: When reading information for key 'c4/7' in bucket 'corpus': AWS Error "
+        "NETWORK_CONNECTION during HeadObject operation: curlCode: 28, Timeout was reached\n"
+    )
+    assert ask(failure).diagnoses[0].slug == "storage-io-error"
