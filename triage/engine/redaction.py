@@ -357,11 +357,17 @@ def _secret_part(match: re.Match[bytes]) -> tuple[int, int]:
 def _settled_until(text: bytes, spans: Sequence[Span]) -> int:
     cut = text.rfind(b"\n") + 1 or max(len(text) - _HELD_BACK_BYTES, 0)
     # A key whose end is yet to come: wait for it, but not for ever.
-    key = text.rfind(b"-----BEGIN ", max(len(text) - LONGEST_SECRET_BYTES, 0))
-    if key >= 0 and text.find(b"-----END ", key) < 0:
-        cut = min(cut, key)
-    for span in spans:
-        if span.start < cut < span.end:
-            is_short = len(text) - span.start < LONGEST_SECRET_BYTES
-            cut = span.start if is_short else span.end
+    key = text.find(
+        b"-----BEGIN ", max(len(text) - LONGEST_SECRET_BYTES, text.rfind(b"-----END "), 0)
+    )
+    if key >= 0:
+        cut = min(cut, _start_of_line(text, key))
+    while divided := next((span for span in spans if span.start < cut < span.end), None):
+        is_short = len(text) - divided.start < LONGEST_SECRET_BYTES
+        cut = _start_of_line(text, divided.start) if is_short else divided.end
     return cut
+
+
+def _start_of_line(text: bytes, at: int) -> int:
+    """Where the line begins, as near as is held: a secret is known by the name before it."""
+    return max(text.rfind(b"\n", 0, at) + 1, at - _HELD_BACK_BYTES)
