@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
+import pkgutil
 import random
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
+from re import _constants as sre  # type: ignore[attr-defined]
+from re import _parser  # type: ignore[attr-defined]
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import triage.engine
 from kb.catalog import Catalog
 from triage.engine import Evidence, Limits, Verdict, diagnose, scan
+from triage.engine.lines import WINDOW_BYTES
 from triage.engine.pipeline import compile_catalog
 
 FRAGMENTS = (
@@ -135,15 +144,64 @@ def test_the_order_of_an_incidents_texts_does_not_matter(
         assert outline(got, order) == outline(wanted, list(range(len(chosen))))
 
 
+def said(verdict: Verdict) -> list[tuple[object, ...]]:
+    """What a verdict says, whatever the texts' lines are called."""
+    return [(d.slug, d.role, d.confidence, d.rank, d.explains) for d in verdict.diagnoses]
+
+
+def first_positives(catalog: Catalog) -> Iterator[bytes]:
+    for pitfall in catalog:
+        for example in pitfall.positives[:1]:
+            yield example.path.read_bytes()
+
+
+def test_line_ends_of_windows_change_nothing(catalog: Catalog, ask: Callable[..., Verdict]) -> None:
+    for raw in first_positives(catalog):
+        unix = raw.replace(b"\r\n", b"\n")
+        if b"\r" in unix:
+            # Bars that redraw themselves have ends of their own.
+            continue
+        here, there = ask(unix), ask(unix.replace(b"\n", b"\r\n"))
+        assert here.kind == there.kind
+        assert outline(there, [0]) == outline(here, [0])
+
+
+def test_broken_utf8_around_a_text_changes_nothing(
+    catalog: Catalog, ask: Callable[..., Verdict]
+) -> None:
+    for raw in first_positives(catalog):
+        broken = (
+            b"caf\xe9 \xc3\x28 \xf0\x9f\x98 \xed\xa0\x80\n\n"
+            + raw.rstrip(b"\n")
+            + b"\n\n\xff\xfe\n"
+        )
+        assert said(ask(broken)) == said(ask(raw))
+
+
+def test_a_line_across_the_ends_of_blocks_is_read_whole(scan_text: Callable[..., Evidence]) -> None:
+    error = b"[rank3]: RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 3)\n"
+    filler = b"a line of the log that says nothing at all\n"
+    before = filler * (WINDOW_BYTES // len(filler) - 2)
+    behind = filler * (WINDOW_BYTES // len(filler))
+    limits = Limits(head_bytes=256, tail_bytes=256)
+    patterns = {hit.pattern for hit in scan_text(error).hits}
+    assert len(patterns) > 1
+    for missing in range(0, len(error) + 6, 7):
+        padding = b"." * (WINDOW_BYTES - len(before) - missing - 1) + b"\n"
+        evidence = scan_text(before + padding + error + behind, limits=limits)
+        assert {hit.pattern for hit in evidence.hits} == patterns, missing
+        assert {(hit.rank, hit.text) for hit in evidence.hits} == {(3, error.decode().strip())}
+
+
 # ------------------------------------------------------------------------- bounded, whatever
 
 
-def cost(work: Callable[[], object]) -> float:
-    """Seconds of this process's CPU, the least of three tries."""
+def cost(work: Callable[..., object], *given: object, times: int = 3) -> float:
+    """Seconds of this process's CPU, the least of some tries."""
     tries = []
-    for _ in range(3):
+    for _ in range(times):
         start = time.process_time()
-        work()
+        work(*given)
         tries.append(time.process_time() - start)
     return min(tries)
 
@@ -170,6 +228,105 @@ def test_work_grows_with_the_length_of_a_line_not_with_its_square(
     of_short = max(cost(lambda: scan_text(short)) - base, 1e-3)
     factor = (cost(lambda: scan_text(long)) - base) / of_short
     assert factor < 11, f"four times the length, {factor:.1f} times the work"
+
+
+def member(items: Any) -> str:
+    """A character of a class."""
+    is_negated = items[0][0] is sre.NEGATE
+    for operator, argument in () if is_negated else items:
+        if operator is sre.LITERAL:
+            return chr(argument)
+        if operator is sre.RANGE:
+            return chr(argument[0])
+        if operator is sre.CATEGORY:
+            blanks = (sre.CATEGORY_SPACE, sre.CATEGORY_NOT_WORD)
+            return "1" if argument is sre.CATEGORY_DIGIT else " " if argument in blanks else "a"
+    refused = {chr(argument) for operator, argument in items if operator is sre.LITERAL}
+    return next(c for c in "a1 -~" if c not in refused)
+
+
+def sample(items: Any) -> str:
+    """A text that a parsed pattern matches, but for what it looks around for."""
+    parts = []
+    for operator, argument in items:
+        if operator is sre.LITERAL:
+            parts.append(chr(argument))
+        elif operator is sre.IN:
+            parts.append(member(argument))
+        elif operator in (sre.ANY, sre.NOT_LITERAL):
+            parts.append("a" if argument != ord("a") else "b")
+        elif operator in (sre.MAX_REPEAT, sre.MIN_REPEAT):
+            parts.append(sample(argument[2]) * max(argument[0], 1))
+        elif operator is sre.SUBPATTERN:
+            parts.append(sample(argument[3]))
+        elif operator is sre.BRANCH:
+            parts.append(sample(argument[1][0]))
+    return "".join(parts)
+
+
+def near_misses(items: Any, before: str = "") -> Iterator[tuple[str, str]]:
+    """Ways to come close to a match and to fail: what stands first, and what then goes on for ever.
+
+    Every long repeat goes on behind what leads to it; every start of the pattern comes again.
+    """
+    for operator, argument in items:
+        if operator in (sre.MAX_REPEAT, sre.MIN_REPEAT):
+            if argument[1] > 8:
+                yield before, sample(argument[2])
+            yield from near_misses(argument[2], before)
+        elif operator is sre.SUBPATTERN:
+            yield from near_misses(argument[3], before)
+        elif operator is sre.BRANCH:
+            for branch in argument[1]:
+                yield from near_misses(branch, before)
+        before += sample([(operator, argument)])
+        yield "", before
+
+
+def near_miss_lines(tree: Any, width: int, count: int) -> list[str]:
+    shapes = dict.fromkeys(shape for shape in near_misses(tree) if shape[1])
+    # What stands before a repeat is the rarer find; the starts alone make the rest.
+    chosen = sorted(shapes, key=lambda shape: not shape[0])[:count]
+    return [
+        (before + unit * (width // len(unit) + 1))[:width].replace("\n", " ") + "\n"
+        for before, unit in chosen
+    ]
+
+
+def regexes_of_the_engine() -> Iterator[tuple[str, Any]]:
+    for module in pkgutil.walk_packages(triage.engine.__path__, "triage.engine."):
+        if not module.name.endswith("__main__"):
+            for name, value in vars(importlib.import_module(module.name)).items():
+                if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
+                    yield f"{module.name}.{name}", _parser.parse(value.pattern, value.flags)
+
+
+def regexes_of_the_catalog(catalog: Catalog) -> Iterator[tuple[str, Any]]:
+    for pitfall in catalog:
+        for number, signature in enumerate(pitfall.signatures):
+            for _, text in signature.kinds_and_patterns():
+                yield f"{pitfall.slug}[{number}]: {text}", _parser.parse(text)
+
+
+@pytest.mark.parametrize(("whose", "count"), [("engine", 24), ("catalog", 4)])
+def test_near_misses_of_a_regex_cost_no_more_than_their_length(
+    whose: str, count: int, catalog: Catalog, scan_text: Callable[..., Evidence]
+) -> None:
+    """Twice the width, twice the work: lines that nearly match are where backtracking shows."""
+    regexes = regexes_of_the_engine() if whose == "engine" else regexes_of_the_catalog(catalog)
+    scan_text("x\n")
+    slow, tried = [], 0
+    for batch in iter(lambda: list(islice(regexes, 8)), []):
+        texts = ["".join(near_miss_lines(t, w, count)) for _, t in batch for w in (900, 1_800)]
+        narrow, wide = "".join(texts[::2]), "".join(texts[1::2])
+        tried += wide.count("\n")
+        if cost(scan_text, wide, times=1) < 0.1:
+            continue
+        factor = cost(scan_text, wide) / max(cost(scan_text, narrow), 1e-3)
+        if factor > 2.9:
+            slow.append(f"{factor:.1f} times the work: one of {[name for name, _ in batch]}")
+    assert tried > 1_000
+    assert not slow, "\n".join(slow)
 
 
 def sizes(evidence: Evidence) -> dict[str, int]:
