@@ -106,6 +106,7 @@ def split(evidences: Sequence[Evidence]) -> list[list[Evidence]]:
     most = max((len(c) for c in cuts), default=0)
     if most == 0:
         return [list(evidences)]
+    evidences = [_in_order(evidence) for evidence in evidences]
     parts = []
     for number in range(most + 1):
         part = []
@@ -205,4 +206,24 @@ _Item = TypeVar("_Item", bound=_HasLine)
 
 
 def _within(items: Sequence[_Item], begin: int, end: int) -> list[_Item]:
-    return [item for item in items if begin < item.line <= end]
+    first = bisect_right(items, begin, key=_line_of)
+    return list(items[first : bisect_right(items, end, first, key=_line_of)])
+
+
+def _line_of(item: _HasLine) -> int:
+    return item.line
+
+
+def _in_order(evidence: Evidence) -> Evidence:
+    """The same with all that stands at a line in the order of the lines."""
+    return replace(
+        evidence,
+        hits=sorted(evidence.hits, key=_line_of),
+        tracebacks=sorted(evidence.tracebacks, key=_line_of),
+        collectives=sorted(evidence.collectives, key=_line_of),
+        stacks=sorted(evidence.stacks, key=_line_of),
+        exits=sorted(evidence.exits, key=_line_of),
+        points=sorted(evidence.points, key=_line_of),
+        errors=sorted(evidence.errors, key=_line_of),
+        progress=sorted(evidence.progress, key=_line_of),
+    )

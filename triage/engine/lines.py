@@ -68,6 +68,7 @@ _ANSI = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)|[@-Z\\-_()][0-9A-Za-z]?)"
 )
 # Docker's json-file driver puts each line of a container into an object of its own.
+_DOCKER_SEEN_BYTES = 16 * 1024
 _DOCKER = re.compile(
     rb'^\{"log": ?(?P<log>"(?:[^"\\\r\n]|\\[^\r\n])*"), ?"stream": ?"(?:stdout|stderr)",'
     rb'[^\r\n]{0,2000}"time": ?"(?P<time>[0-9T:.+Z\-]{19,40})"\}\r?$',
@@ -265,7 +266,8 @@ def _is_binary(start: bytes) -> bool:
 
 
 def _clean_block(data: bytes) -> bytes:
-    if b'{"log":' in data:
+    # Docker wraps every line of a file, and its lines are short.
+    if b'{"log":' in data[:_DOCKER_SEEN_BYTES]:
         data = _DOCKER.sub(_docker_line, data)
     if b"\x1b" in data:
         data = _ANSI.sub(b"", data)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 
 from kb.catalog import Catalog, Pitfall, Signature, syntax
 from triage.engine import vetting
@@ -75,9 +76,10 @@ class Hits:
             return [p for p in places if not (p.hit.mention or p.hit.handled)]
         return [p for p in places if not (p.hit.mention or p.hit.warning or p.hit.handled)]
 
-    def has_one_of(self, patterns: Sequence[str]) -> bool:
-        """Whether one of the patterns occurs at all, spoken of or not."""
-        return any(pattern in self._by_pattern for pattern in patterns)
+    @property
+    def patterns(self) -> Iterable[str]:
+        """Those that occur at all, spoken of or not."""
+        return self._by_pattern.keys()
 
     def any_of(self, pattern: str) -> bool:
         """Whether the pattern occurs at all, as an event or a warning that nobody dealt with."""
@@ -92,12 +94,40 @@ class Hits:
         return self._courses[place.text_index].went_on(hit.rank, hit.line, hit.text)
 
 
+class _Index:
+    """The signatures of a catalog by the patterns that can make them match."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._signatures = [(p, s) for p in catalog.active for s in p.signatures]
+        self._always: list[int] = []
+        self._by_pattern: dict[str, list[int]] = defaultdict(list)
+        for number, (_, signature) in enumerate(self._signatures):
+            for pattern in signature.patterns:
+                self._by_pattern[pattern].append(number)
+            if not signature.patterns:
+                self._always.append(number)
+
+    def candidates(self, hits: Hits) -> Iterator[tuple[Pitfall, list[Signature]]]:
+        """Pitfalls with the signatures that the hits do not rule out, in the catalog's order."""
+        numbers = set(self._always)
+        for pattern in hits.patterns:
+            numbers.update(self._by_pattern.get(pattern, ()))
+        rows = (self._signatures[number] for number in sorted(numbers))
+        for _, group in groupby(rows, key=lambda row: row[0].slug):
+            pairs = list(group)
+            yield pairs[0][0], [signature for _, signature in pairs]
+
+
 def match(catalog: Catalog, evidences: Sequence[Evidence], facts: Facts) -> list[Match]:
     """For each pitfall its best Match, in the order of the catalog."""
+    return _match(_Index(catalog), evidences, facts)
+
+
+def _match(index: _Index, evidences: Sequence[Evidence], facts: Facts) -> list[Match]:
     hits = Hits(evidences)
     matches = []
-    for pitfall in catalog.active:
-        found = [m for s in pitfall.signatures if (m := match_signature(pitfall, s, hits, facts))]
+    for pitfall, signatures in index.candidates(hits):
+        found = [m for s in signatures if (m := match_signature(pitfall, s, hits, facts))]
         if found:
             matches.append(_merge(found))
     return matches
@@ -111,11 +141,12 @@ def match_parts(
     What only the whole shows, a setting at the start and the failure that follows from it, counts
     for the part in which it ends.
     """
-    found = [match(catalog, part, Facts(part)) for part in parts]
+    index = _Index(catalog)
+    found = [_match(index, part, Facts(part)) for part in parts]
     if len(parts) == 1:
         return found
     known = {m.pitfall.slug for matches in found for m in matches}
-    for one in match(catalog, evidences, Facts(evidences)):
+    for one in _match(index, evidences, Facts(evidences)):
         if one.pitfall.slug in known or one.facts:
             continue
         at = sorted({_part_of(spot, parts) for spot in one.spots})
@@ -160,8 +191,6 @@ def match_signature(
     pitfall: Pitfall, signature: Signature, hits: Hits, facts: Facts
 ) -> Match | None:
     """The Match if the signature recognises the pitfall, else None."""
-    if signature.patterns and not hits.has_one_of(signature.patterns):
-        return None
     shown: list[Fact] = []
     for name in signature.facts:
         fact = facts.get(name)
