@@ -6,7 +6,6 @@ has a cause of its own.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from itertools import pairwise
 from typing import Protocol, TypeVar
 
 from triage.engine.evidence import Evidence, Progress
+from triage.engine.regex import regex
 
 # What stands this close belongs together, whatever stamps and counters say.
 _TOGETHER_LINES = 200
@@ -27,7 +27,7 @@ _MAX_CUTS = 400
 _WAIT_S = 1_800.0
 _SLACK_S = 600.0
 _LONGEST_WAIT_S = 6 * 3_600.0
-_ENDS_THE_PROCESS = re.compile(
+_ENDS_THE_PROCESS = regex(
     r"(?:CANCELLED AT|Fatal Python error|core dumped|terminate called|[Kk]illed process|oom-kill:|"
     r"OMP: Error #|fallen off the bus|entire process down|OOMKilled|\bSIG(?:KILL|SEGV|ABRT|BUS)\b)"
 )

@@ -20,6 +20,7 @@ from triage.engine.evidence import (
     StackDump,
     Thread,
 )
+from triage.engine.regex import regex
 from triage.engine.stack_tree import (
     OWES_A_BATCH,
     UNNAMED,
@@ -72,13 +73,13 @@ class Facts:
 
 # ------------------------------------------------------------------------------ stack dumps
 
-_LOCK_LINE = re.compile(r"(?i)\bwith \S{0,40}lock\b|\block\w{0,20}\.acquire\(|\.acquire\(")
-_LOCK_FRAMES = re.compile(
+_LOCK_LINE = regex(r"(?i)\bwith \S{0,40}lock\b|\block\w{0,20}\.acquire\(|\.acquire\(")
+_LOCK_FRAMES = regex(
     r"(?:^|\.)(?:acquire|__enter__|wait|lock|_acquire_restore|futex\w*|pthread_mutex_lock|"
     r"__lll_lock_wait|pthread_cond_wait\S*|sem_wait|do_futex_wait\S*|gomp_\w+|__kmp_\w+|"
     r"PyThread_acquire_lock\w*|syscall)$"
 )
-_RANK_ONLY = re.compile(
+_RANK_ONLY = regex(
     r"(?i)(?:save|checkpoint|evaluat|valid|test|log|write|upload|export|plot|sample|generate|report|main_process)"
 )
 
@@ -411,7 +412,7 @@ def _loop_that_others_left(evidences: Sequence[Evidence]) -> Fact | None:
     return Fact("", because, min(odd) if len(odd) == 1 else None, lines, _BY_THEIR_LINES)
 
 
-_OF_LOOP = re.compile(
+_OF_LOOP = regex(
     r"(?i)\b(?:step|iter(?:ation)?|batch|it)s?\b\s?[=:#\[(]{0,2}\s?(?P<done>\d{1,9})\s?/\s?"
     r"(?P<total>\d{1,9})\b"
 )
@@ -782,9 +783,7 @@ def _recorded(evidences: Sequence[Evidence]) -> tuple[flight.Mismatch, Fact] | N
     return first, fact
 
 
-_OF_PEERS = re.compile(
-    r"(?:NCCL|gloo|Dist\w*Error|[Bb]arrier|[Cc]onnection|[Tt]imed? ?out|[Pp]eer)"
-)
+_OF_PEERS = regex(r"(?:NCCL|gloo|Dist\w*Error|[Bb]arrier|[Cc]onnection|[Tt]imed? ?out|[Pp]eer)")
 
 
 def _dead_ranks(evidences: Sequence[Evidence]) -> set[int]:
@@ -801,16 +800,16 @@ def _is_ahead(event: CollectiveEvent) -> bool:
     return event.last_enqueued is not None and event.last_enqueued == event.last_completed
 
 
-_PREPARES = re.compile(
+_PREPARES = regex(
     r"(?i)(?:token|map\b|filter|download|generat|process|convert|load|read|extract|pack|group|"
     r"preprocess|cach|index|scan|sav|upload|copy|split|prepar|shard|resolv|import|compil|eval|"
     r"valid|test|predict|decod|encod|creat|concat|flatten|build|collect|comput|casting)"
 )
-_TIMEOUT_TEXT = re.compile(
+_TIMEOUT_TEXT = regex(
     r"(?:timed out after|[Tt]imeout(?:\(ms\)|_ms)?[=: ]+|wait timeout after"
     r"|Timed out waiting)\s?(?P<value>\d{4,9}) ?ms"
 )
-_DISTRIBUTED_FAILURE = re.compile(
+_DISTRIBUTED_FAILURE = regex(
     r"(?:monitoredBarrier|waitForInput|Watchdog caught|DistBackendError|DistStoreError|"
     r"[Ss]ocket [Tt]imeout|Timed out|timed out|ProcessGroup(?:NCCL|Gloo)|barrier)"
 )
@@ -847,7 +846,7 @@ def rank_busy_until_the_timeout(evidences: Sequence[Evidence]) -> Fact | None:
     return _last_said_to_be_at_work(evidences) or _work_done_too_late(evidences)
 
 
-_DONE = re.compile(
+_DONE = regex(
     r"(?i)\b(?:saved (?:\w+ ){0,3}?(?:model|checkpoint|weights|state|cache|index|\S{1,300}"
     r"\.(?:pt|pth|bin|ckpt|safetensors|arrow|npy))\b|"
     r"(?:finished|done|completed) (?:saving|building|downloading|tokeni[sz]ing|"
@@ -858,7 +857,7 @@ _DONE = re.compile(
 )
 
 # What a handler of the failure itself saves is no work that the others waited for.
-_LAST_RESORT = re.compile(r"(?i)emergency|interrupt|signal|exception|crash|on exit|recovery")
+_LAST_RESORT = regex(r"(?i)emergency|interrupt|signal|exception|crash|on exit|recovery")
 
 
 def _work_done_too_late(evidences: Sequence[Evidence]) -> Fact | None:
@@ -884,7 +883,7 @@ def _work_done_too_late(evidences: Sequence[Evidence]) -> Fact | None:
     return None
 
 
-_AT_WORK = re.compile(
+_AT_WORK = regex(
     r"(?i)\b(?:saving|building|downloading|tokeni[sz]ing|preprocessing|converting|compiling|"
     r"extracting|uploading|indexing|consolidating|evaluating|generating)\b"
 )
@@ -906,7 +905,7 @@ def _last_said_to_be_at_work(evidences: Sequence[Evidence]) -> Fact | None:
     return None
 
 
-_OVER = re.compile(
+_OVER = regex(
     r"(?i)\b(?:done|finished|completed?|saved|built|downloaded|written|(?:epoch|step|iter(?:ation)?|"
     r"batch) ?[:=]? ?\d)"
 )
@@ -950,7 +949,7 @@ def _timeouts(evidence: Evidence) -> tuple[list[float], int | None]:
     return limits, min(lines, default=None)
 
 
-_TRAINS = re.compile(r"(?i)\b(?:train_)?loss ?[=:]|\blr ?[=:]")
+_TRAINS = regex(r"(?i)\b(?:train_)?loss ?[=:]|\blr ?[=:]")
 
 
 def _unfinished_bar(progress: Iterable[Progress], before_line: int) -> Progress | None:
@@ -990,10 +989,10 @@ def _only_rank_left(evidence: Evidence) -> int | None:
 
 # ----------------------------------------------------------------------------------- numbers
 
-_SIZE = re.compile(r"(?P<value>\d+(?:\.\d+)?) ?(?P<unit>bytes|B|[KMGT]i?B)\b")
+_SIZE = regex(r"(?P<value>\d+(?:\.\d+)?) ?(?P<unit>bytes|B|[KMGT]i?B)\b")
 _NOTABLE_SHARE = 0.03
 _MIB = {"b": 1 / (1 << 20), "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
-_OOM = re.compile(
+_OOM = regex(
     r"out of memory.{0,40}Tried to allocate (?P<request>[\d.]+ ?[KMGT]?i?B)(?P<rest>.*)", re.DOTALL
 )
 

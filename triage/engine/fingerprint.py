@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable
 
+from triage.engine.regex import regex
+
 _NOISE = (
-    (re.compile(r"0x[0-9a-fA-F]+"), "ADDRESS"),
-    (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b"), "HOST"),
-    (re.compile(r"(?:[A-Za-z]:)?(?:[\\/][\w.\-+@~]+){2,}[\\/]?"), "PATH"),
-    (re.compile(r"\b[0-9a-f]{8,}\b"), "ID"),
-    (re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"), "N"),
-    (re.compile(r"\s+"), " "),
+    (regex(r"0x[0-9a-fA-F]+"), "ADDRESS"),
+    (regex(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b"), "HOST"),
+    (regex(r"(?:[A-Za-z]:)?(?:[\\/][\w.\-+@~]+){2,}[\\/]?"), "PATH"),
+    (regex(r"\b[0-9a-f]{8,}\b"), "ID"),
+    (regex(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"), "N"),
+    (regex(r"\s+"), " "),
 )
 
 

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from triage.engine.evidence import Progress
 from triage.engine.limits import Limits
+from triage.engine.regex import regex
 
 WINDOW_BYTES = 256 * 1024
 _NUMPY_PAYS_BYTES = 64 * 1024 * 1024
@@ -64,12 +65,12 @@ class Line:
 
 # ------------------------------------------------------------------------------ bytes → blocks
 
-_ANSI = re.compile(
+_ANSI = regex(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)|[@-Z\\-_()][0-9A-Za-z]?)"
 )
 # Docker's json-file driver puts each line of a container into an object of its own.
 _DOCKER_SEEN_BYTES = 16 * 1024
-_DOCKER = re.compile(
+_DOCKER = regex(
     rb'^\{"log": ?(?P<log>"(?:[^"\\\r\n]|\\[^\r\n])*"), ?"stream": ?"(?:stdout|stderr)",'
     rb'[^\r\n]{0,2000}"time": ?"(?P<time>[0-9T:.+Z\-]{19,40})"\}\r?$',
     re.MULTILINE,
@@ -289,7 +290,7 @@ def _docker_line(found: re.Match[bytes]) -> bytes:
 # ------------------------------------------------------------------------------- bytes → Line
 
 # A bar is found by its middle; its name is what stands before it.
-_BAR = re.compile(
+_BAR = regex(
     r"(?:(?P<percent>\d{1,3})%\|[^|\r\n]{0,400}\|\s*"
     r"(?P<done>[\d.]{1,15})(?P<unit>[kMGT]?)B?/(?P<total>[\d.?]{1,15})(?P<total_unit>[kMGT]?)B?"
     r"|\|[ \u2580-\u259f#=\-]{0,400}\|\s?(?P<open_done>\d{1,15})/\?"
@@ -316,7 +317,7 @@ _LEVEL_WORDS = "ERROR|CRITICAL|FATAL|WARNING|WARN|INFO|DEBUG|SUCCESS|TRACE|NOTIC
 _AFTER_STAMP = r"\]?(?:\s*[,|]\s*|\s+-\s+|:?\s(?:\s+(?=\[|(?:" + _LEVEL_WORDS + r")\b))?|$)"
 
 # Each alternative is one prefix; a line is stripped of up to eight of them.
-_PREFIX = re.compile(
+_PREFIX = regex(
     "|".join(
         (
             (
@@ -349,7 +350,8 @@ _PREFIX = re.compile(
             + _CLOCK.replace("P<", "P<s_") + r" (?P<sys_host>[\w.\-]+) (?=[\w.\-/]+(?:\[\d+\])?:)",
             r"(?P<srun>\d{1,5}): (?=\S| {2,}|$)",
             r"\[(?P<level>" + _LEVEL_WORDS + r")\s*\]:?\s?",
-            r"(?P<bare_level>" + _LEVEL_WORDS + r")(?:\s*[|:]\s+|\s+(?=[\w./]+\.py:)|\s*-\s+)",
+            r"(?P<bare_level>" + _LEVEL_WORDS + r")(?:\s*[|:]\s+|\s*-\s+"
+            r"|\s+(?=[\w./]+\.py:|[a-z][\w.\-]{1,40}: ))",
             r"\[(?P<py_source>[\w./\-]+\.py:\d+(?::\w+)?)\]\s?",
             r"(?i:rank) ?#?(?P<word_rank>\d{1,5}) ?[:|] ",
             r"(?P<loguru>[\w.<>]{1,80}:[\w.<>]{1,80}:\d{1,6}) - ",
@@ -362,26 +364,26 @@ _PREFIX = re.compile(
         )
     )
 )  # fmt: skip
-_NOT_HOSTS = re.compile(
+_NOT_HOSTS = regex(
     r"(?i)(?:epoch|step|iter(?:ation)?|rank|gpu|cuda|layer|worker|sm|batch|fold|node_rank|level|"
     r"stage|note|error|torch|python|bf|fp|int|float|uint|utf|block|expert|head|shard|loss|acc|top|"
     r"version|line|frame|thread|process|proc|cpu|pid|task|job|exit|code|http|ipv|train|val|test)"
     r"[\-_]?\d"
 )
-_MEMBER_RANK = re.compile(r"\[Rank (?P<rank>\d{1,18})\]\s?")
-_BOX = re.compile(r"[│┃|]\s?(?P<inner>.*)[│┃]\Z")
-_BOX_EDGE = re.compile(r"[╭╰┏┗┌└├][─━╌\s\w().\[\]:]*[╮╯┓┛┐┘┤]?\Z")
-_FRAME = re.compile(r'^\s*(?:>\s*)?File "[^"\n]{1,1000}", line \d+')
-_RICH_CODE = re.compile(r"^\s*(?:❱\s*)?\d+ │? ")
-_WARNING_LINE = re.compile(
+_MEMBER_RANK = regex(r"\[Rank (?P<rank>\d{1,18})\]\s?")
+_BOX = regex(r"[│┃|]\s?(?P<inner>.*)[│┃]\Z")
+_BOX_EDGE = regex(r"[╭╰┏┗┌└├][─━╌\s\w().\[\]:]*[╮╯┓┛┐┘┤]?\Z")
+_FRAME = regex(r'^\s*(?:>\s*)?File "[^"\n]{1,1000}", line \d+')
+_RICH_CODE = regex(r"^\s*(?:❱\s*)?\d+ │? ")
+_WARNING_LINE = regex(
     r"\b(?:User|Future|Deprecation|Runtime|Import|PendingDeprecation|Resource|Syntax|Beta|"
     r"Lightning|Possible\w*|NumbaPerformance|Sparsity\w*|Undefined\w*|Convergence|Bytes|Unicode|"
     r"Performance|Experimental\w*|Dtype|Settingwithcopy)Warning\b|^\s*(?:WARNING|Warning)\b[: ]"
 )
-_LEVEL_FIELD = re.compile(
+_LEVEL_FIELD = regex(
     r"(?i)[\s{,]\"?(?:lvl|level|levelname|log_?level|severity)\"?\s?[=:]\s?\"?(?:warn|warning)\b"
 )
-_ERROR_LINE = re.compile(r"^\s*(?:ERROR|Error|FATAL|CRITICAL)\b[: ]")
+_ERROR_LINE = regex(r"^\s*(?:ERROR|Error|FATAL|CRITICAL)\b[: ]")
 
 
 def seconds_of(elapsed: str) -> float:
@@ -415,7 +417,7 @@ def _telling(pieces: list[str]) -> list[str]:
     return [p for p in pieces if not ((bar := _BAR.search(p)) and bar.end() >= len(p) - 2)][:2_000]
 
 
-_ESCAPE = re.compile(r"\\u001[bB]\[[0-9;]{0,20}[A-Za-z]|\\u(?P<code>[0-9a-fA-F]{4})|\\(?:r\\n|.)")
+_ESCAPE = regex(r"\\u001[bB]\[[0-9;]{0,20}[A-Za-z]|\\u(?P<code>[0-9a-fA-F]{4})|\\(?:r\\n|.)")
 _ESCAPES = {"\\r\\n": "\n", "\\n": "\n", "\\t": "\t", '\\"': '"', "\\\\": "\\"}
 
 

@@ -25,6 +25,7 @@ from triage.engine.parsers.metrics import MetricsParser
 from triage.engine.parsers.stacks import LINES_BEFORE_THREAD, DumpPlaces, StackParser
 from triage.engine.parsers.tracebacks import HEADER, TracebackParser
 from triage.engine.patterns import Found, Literal, Pattern
+from triage.engine.regex import regex
 from triage.engine.verdict import Verdict
 from triage.engine.wording import Surroundings, is_handled, is_mention
 
@@ -50,7 +51,7 @@ _STRUCTURE = (
     r'"os_thread_id": ',
     *_DUMPS,
 )
-_ERROR_LIKE = re.compile(
+_ERROR_LIKE = regex(
     r"(?:(?:Error|Exception)\b|\bERROR\b|\bFATAL\b|\bCRITICAL\b|\bfatal\b|[Ff]ailed\b|\b[Ee]rror:|"
     r"\bterminate called\b|\babort(?:ed|ing)\b|\bkilled\b|\bcore dumped\b|\bhang\b|\bstuck\b"
     r"|\bpanic\b)"
@@ -61,16 +62,16 @@ _ERROR_WORDS = (
     "abort", "killed", "core dumped", "hang", "stuck", "panic",
 )  # fmt: skip
 _SIZE_WORDS = ("world", "nranks", "num_processes", "ngpu")
-_NO_ERROR = re.compile(
+_NO_ERROR = regex(
     r"(?i)\b(?:0|no|zero|without) (?:errors?|failures?|failed)\b|errors?[:=]\s*(?:0|none)\b|"
     r"failed[:=]\s*0\b|error[_ ]?(?:rate|handling|bound|msg)|mean\w* error|squared error|"
     r"\bACPI (?:BIOS )?Error\b|module verification failed"
 )
-_TORCH_VERSION = re.compile(
+_TORCH_VERSION = regex(
     r"(?i)\b(?:py)?torch(?: version)?\s?(?:==|[:=]|\s)\s?[v'\"]?(?P<version>\d\.\d{1,2}"
     r"(?:\.\d{1,2})?)(?:[+a-z0-9.]*)\b"
 )
-_WORLD_SIZE = re.compile(
+_WORLD_SIZE = regex(
     r"(?i)\b(?:world[_ ]?size|nranks|num_processes|ngpus?)['\"]?\s?[:=]?\s?(?P<size>\d{1,5})\b"
 )
 

@@ -13,19 +13,20 @@ from triage.engine.clocks import Clocks
 from triage.engine.episodes import Course
 from triage.engine.evidence import Evidence, Traceback
 from triage.engine.fingerprint import fingerprint
+from triage.engine.regex import regex
 from triage.engine.signatures import Match, Place
 from triage.engine.stack_tree import StackTree
 from triage.engine.verdict import Diagnosis, EvidenceLine, Verdict
 
 _ORDER = {"conclusive": 0, "strong": 1, "hint": 2}
 # Exceptions that report another failure, or that somebody's hand caused.
-_WRAPPERS = re.compile(
+_WRAPPERS = regex(
     r"(?:ChildFailedError|ProcessExitedException|ProcessRaisedException|CalledProcessError|"
     r"SignalException|KeyboardInterrupt|SystemExit|RayTaskError|RayActorError|ActorDiedError|"
     r"BrokenProcessPool|TrainingFailedError|TuneError|MisconfigurationException\b(?=.*exited)|"
     r"StopIteration|BdbQuit|GeneratorExit|Warning)(?:\(\w+\))?$"
 )
-_OTHER_RUNTIME = re.compile(r"(?:java|javax|scala|kotlin|org\.apache)\.")
+_OTHER_RUNTIME = regex(r"(?:java|javax|scala|kotlin|org\.apache)\.")
 _SECONDS_LATER = 120.0
 # What a rank says that has lost a peer: the peer was first.
 _OF_LOST_PEERS = ("nccl-watchdog-timeout", "nccl-remote-error", "gloo-failure")
@@ -529,7 +530,7 @@ _SETTLE = (
     "dmesg -T | grep -iE 'xid|oom|killed process|nvrm'",
     "NCCL_DEBUG=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun ...   # again, keep each rank's log",
 )
-_SERIOUS = re.compile(
+_SERIOUS = regex(
     r"(?:\bERROR\b|\bFATAL\b|\bCRITICAL\b|\b\w*Error\b: |\bException\b: |\bterminate called\b|"
     r"\bcore dumped\b|\bKilled\b|\baborting\b)"
 )

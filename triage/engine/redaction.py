@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from triage.engine.regex import regex
+
 #: A secret cut by a block's end is waited for up to this length; more is no secret.
 LONGEST_SECRET_BYTES = 24_000
 #: How much of a line without an end is held back, in case a secret begins there.
@@ -44,17 +46,17 @@ class Span:
     kind: str
 
 
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = regex(
     rb"(?:[<\[{$(*%].*|\.{3,}.*|[xX*.-]+|none|null|nil|true|false|unset|undefined|empty|"
     rb"redacted.*|hidden|required|your[-_ ].*|/[\w.-]+/.*|~/.*|None[,)].*)\Z",
     re.IGNORECASE | re.DOTALL,
 )
-_EXPRESSION = re.compile(
+_EXPRESSION = regex(
     rb"(?:os|self|args|cfg|config|conf|opts?|settings|environ|hparams|kwargs|params)\.\w.*|"
     rb"[A-Za-z_][\w.]*[\[(].*|[A-Za-z_]+[),\]]+\Z",
     re.DOTALL,
 )
-_NAME_ITSELF = re.compile(
+_NAME_ITSELF = regex(
     rb"(?:\w*[._])?(?:token|secret|password|passwd|pass|key|api_?key)[),\]:;]*\Z", re.IGNORECASE
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +13,10 @@ from triage.engine import vetting
 from triage.engine.episodes import Course
 from triage.engine.evidence import Evidence, Hit
 from triage.engine.facts import Fact, Facts
+from triage.engine.regex import regex
 
 _ORDER = {"conclusive": 0, "strong": 1, "hint": 2}
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_PLACEHOLDER = regex(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True)

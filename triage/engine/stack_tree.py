@@ -6,7 +6,6 @@ says what a process was doing at that moment; whether that is the failure is for
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from typing import Any
 from triage.engine.episodes import Course
 from triage.engine.evidence import Evidence, Frame, StackDump, Thread
 from triage.engine.flight import names as rank_names
+from triage.engine.regex import regex
 
 _MAX_GROUPS = 64
 _MAX_LISTED = 64
@@ -93,7 +93,7 @@ class Standing:
 
 # ------------------------------------------------------------------------------- one thread
 
-_COLLECTIVES = re.compile(
+_COLLECTIVES = regex(
     r"(?:^|[.:])(?P<op>barrier|monitored_barrier|all_reduce|all_reduce_coalesced|"
     r"all_gather(?:_into_tensor|_object|_coalesced)?|_all_gather_base|"
     r"reduce_scatter(?:_tensor)?|_reduce_scatter_base|broadcast(?:_object_list)?|"
@@ -101,11 +101,11 @@ _COLLECTIVES = re.compile(
     r"isend|irecv|batch_isend_irecv|wait_for_everyone|synchronize|allreduce|allgather|"
     r"_store_based_barrier|_verify_params_across_processes|_sync_module_states)$"
 )
-_COMMUNICATES = re.compile(
+_COMMUNICATES = regex(
     r"distributed|accelerate|c10d|deepspeed/comm|horovod|/comm\.py$|/dist(?:_utils)?(?:/|\.py$)|"
     r"mmengine|lightning|megatron|/parallel_state|p2p_communication"
 )
-_NATIVE_COLLECTIVE = re.compile(
+_NATIVE_COLLECTIVE = regex(
     r"(?:c10d::(?:ops::)?|gloo::|ProcessGroup\w*::|^p?nccl)"
     r"(?P<op>[Bb]arrier|[Aa]ll_?[Rr]educe|[Aa]ll_?[Gg]ather|[Rr]educe_?[Ss]catter|[Bb]road[Cc]ast|"
     r"[Aa]ll_?[Tt]o_?[Aa]ll|[Ss]end|[Rr]ecv)\b"
@@ -114,86 +114,86 @@ _NATIVE_OPS = {
     "allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter",
     "alltoall": "all_to_all",
 }  # fmt: skip
-_WORK_WAIT = re.compile(r"c10d::Work::wait|Work(?:NCCL|Gloo|MPI|UCC)?::(?:wait|synchronize)\w*$")
-_GPU_WAIT = re.compile(
+_WORK_WAIT = regex(r"c10d::Work::wait|Work(?:NCCL|Gloo|MPI|UCC)?::(?:wait|synchronize)\w*$")
+_GPU_WAIT = regex(
     r"^(?:p?cu(?:da)?(?:Stream|Device|Event|Ctx)Synchronize|hip(?:Stream|Device|Event)Synchronize)"
 )
-_LOCK_FRAMES = re.compile(
+_LOCK_FRAMES = regex(
     r"(?:^|[.:])(?:acquire|_acquireLock|__enter__|lock|_acquire_restore|futex\w*|pthread_mutex_lock\w*|"
     r"___?pthread_mutex_lock|__lll_lock_wait\w*|pthread_cond_wait\S*|___?pthread_cond_wait\S*|"
     r"__futex_abstimed_wait\w*|__GI___futex\w*|__new_sem_wait\w*|sem_wait|do_futex_wait\S*|"
     r"gomp_\w+|__kmp_\w+|PyThread_acquire_lock\w*|lock_PyThread_acquire_lock|syscall)$"
 )
-_IO_FRAMES = re.compile(
+_IO_FRAMES = regex(
     r"(?:^|[.:_])(?:recv\w*|read\w*|__GI___libc_(?:read|recv\w*|pread\w*)|__libc_(?:read|recv\w*)|"
     r"p?read64|connect|accept|urlopen|getresponse|SSL_read|sleep|open64|fstat\w*|download\w*)$"
 )
-_IO_PATHS = re.compile(
+_IO_PATHS = regex(
     r"(?:^|/)(?:socket|ssl|http/client|urllib/\w+|urllib3/\S+|requests/\S+|botocore/\S+|boto3/\S+|"
     r"s3fs/\S+|gcsfs/\S+|fsspec/\S+|aiohttp/\S+|pymongo/\S+|redis/\S+|lmdb/\S+|h5py/\S+|"
     r"subprocess)(?:\.py)?$"
 )
-_IO_CHANNELS = re.compile(
+_IO_CHANNELS = regex(
     r"wait_woken|sk_wait|inet_|tcp_|unix_stream|skb_|pipe_|io_schedule|folio_|wait_on_|nfs|rpc_|"
     r"fuse|request_wait|cl_|ll_|cv_wait|uninterruptible|jbd2|ext4|xfs|balance_dirty|blkdev|poll|ep_|do_wait|"
     r"hrtimer_nanosleep|__x64_sys_(?:read|recv)"
 )
-_LOCK_CHANNELS = re.compile(r"_*(?:do_)?futex|rwsem_|down_|flock|posix_lock|locks_lock")
+_LOCK_CHANNELS = regex(r"_*(?:do_)?futex|rwsem_|down_|flock|posix_lock|locks_lock")
 _FETCHING = frozenset(
     {"fetch", "__getitem__", "__getitems__", "__iter__", "collate", "collate_fn", "default_collate"}
 )
-_CHECKPOINT = re.compile(
+_CHECKPOINT = regex(
     r"(?i)^_?(?:async_)?(?:save|load|write|dump|restore|upload)_?\w*"
     r"(?:checkpoint|ckpt|state|model|weights|snapshot|pretrained)\w*$|^(?:from|save)_pretrained$|"
     r"^checkpoint$"
 )
 # What prepares a whole data set, or brings a model: work that no step has.
-_PREPARES = re.compile(
+_PREPARES = regex(
     r"(?:^|/)(?:datasets/(?:arrow_dataset|builder|load|fingerprint|download/\S+|utils/\S+)|"
     r"huggingface_hub/\S+|requests/\S+|wandb/\S+)\.py$"
 )
 # What reads data, as each step may.
-_READS = re.compile(
+_READS = regex(
     r"(?:^|/)(?:datasets/(?:arrow_reader|iterable_dataset|formatting/\S+)|tokenizers/\S+|"
     r"tokenization_utils\w*|webdataset/\S+|streaming/base/\S+|pyarrow/\S+|pandas/io/\S+|h5py/\S+|"
     r"zarr/\S+|lmdb/\S+|decord/\S+|PIL/Image|PIL/ImageFile|tarfile|gzip|ssl|http/client|"
     r"urllib3/\S+|botocore/\S+|fsspec/\S+|s3fs/\S+|gcsfs/\S+|torch/utils/data/_utils/fetch)"
     r"(?:\.py)?$"
 )
-_STORAGE_CHANNELS = re.compile(
+_STORAGE_CHANNELS = regex(
     r"(?:folio_|io_schedule|wait_on_|nfs|rpc_|fuse|request_wait|cl_|ll_|cv_wait|jbd2|ext4|xfs|"
     r"balance_dirty|blkdev|uninterruptible)"
 )
-_CHECKPOINT_FILES = re.compile(
+_CHECKPOINT_FILES = regex(
     r"torch/serialization\.py$|torch/distributed/checkpoint/|safetensors|checkpoint_engine"
 )
-_COMPILES = re.compile(
+_COMPILES = regex(
     r"torch/_inductor/(?:scheduler|graph|compile_fx|async_compile|codegen/\S+|ir|lowering)\.py$|"
     r"triton/compiler/|triton/backends/|torch/_dynamo/(?:symbolic_convert|convert_frame|"
     r"output_graph|bytecode_transformation)\.py$|torch/utils/cpp_extension\.py$|"
     r"torch/_inductor/runtime/triton_heuristics\.py$"
 )
-_COMPILE_FUNCTIONS = re.compile(
+_COMPILE_FUNCTIONS = regex(
     r"^(?:_?compile\w*|transform|codegen|inner|step|run|load|aot_\w+|precompile|benchmark_all_\w+|"
     r"autotune_\w+|make_\w+|_jit_compile|_run_ninja_build|_write_ninja_\w+|call_function|wait)$"
 )
-_EVALUATION = re.compile(
+_EVALUATION = regex(
     r"(?i)^_?(?:evaluat\w*|evaluation\w*|validat\w*|validation\w*|eval_\w+|test_\w+|run_eval\w*|"
     r"generate\w*|predict\w*|inference\w*|prediction_\w+)$"
 )
-_OPTIMIZERS = re.compile(r"/optim(?:izers?|ization)?[/_.]|/ops/adam/|bitsandbytes|grad_scaler")
-_WATCHDOG = re.compile(
+_OPTIMIZERS = regex(r"/optim(?:izers?|ization)?[/_.]|/ops/adam/|bitsandbytes|grad_scaler")
+_WATCHDOG = regex(
     r"(?i)watchdog|heartbeat|nccl_?(?:comm)?_?monitor|KeepAliveTimer|desync|pt_nccl_|tcpstore"
 )
-_LAUNCHER = re.compile(
+_LAUNCHER = regex(
     r"torch/distributed/(?:elastic|launcher|run|launch)|accelerate/commands|deepspeed/launcher|"
     r"torch/multiprocessing/spawn\.py|ray/_private/worker|lightning/\S*launchers"
 )
-_COMPILE_POOL = re.compile(r"compile_worker|subproc_pool|_inductor/compile_worker")
-_WAIT_FILES = re.compile(
+_COMPILE_POOL = regex(r"compile_worker|subproc_pool|_inductor/compile_worker")
+_WAIT_FILES = regex(
     r"(?:^|/)(?:connection|queues?|selectors|threading|socket|popen_\w+|subprocess)\.py$"
 )
-_STANDARD = re.compile(
+_STANDARD = regex(
     r"<frozen|(?:.{0,400}/python3[^/]{0,10}/)?(?:selectors|threading|subprocess|queue|socket|signal|runpy|contextlib|"
     r"functools|multiprocessing/\w+|concurrent/futures/\w+|asyncio/\w+|importlib/\S+)\.py$"
 )
@@ -204,13 +204,13 @@ _ENDS = {
     "_shutdown": "threading.py",
     "_python_exit": "concurrent/futures/thread.py",
 }
-_LOCK_LINE = re.compile(r"(?i)^(?:async )?with \S{0,60}(?:lock|mutex|sem)\w*\b|\.acquire\(")
+_LOCK_LINE = regex(r"(?i)^(?:async )?with \S{0,60}(?:lock|mutex|sem)\w*\b|\.acquire\(")
 # The rank within a node, as torch.distributed.launch and DeepSpeed pass it.
-_RANK_PASSED = re.compile(r"--local[_-]rank[= ](?P<rank>\d{1,4})\b")
-_NEW_START = re.compile(r"(?:^|/)multiprocessing/(?:spawn|forkserver)\.py$")
+_RANK_PASSED = regex(r"--local[_-]rank[= ](?P<rank>\d{1,4})\b")
+_NEW_START = regex(r"(?:^|/)multiprocessing/(?:spawn|forkserver)\.py$")
 _WAIT_FUNCTIONS = frozenset({"wait", "select", "poll", "get", "_poll", "_recv", "accept", "sleep"})
 # A system call that does nothing but wait: by these a native dump tells.
-_NATIVE_WAIT = re.compile(
+_NATIVE_WAIT = regex(
     r"(?:^|_)(?:futex\w*|epoll_wait|poll|ppoll|select|pselect\w*|clock_nanosleep|nanosleep|accept4?|"
     r"sem_\w*wait\w*|cond_(?:timed)?wait\S*|abstimed_wait\w*|lll_lock_wait\w*|recv\w*|wait4|"
     r"do_futex_wait\S*)(?:$|@)|^(?:syscall|PyThread_acquire_lock\w*)$"
@@ -243,9 +243,7 @@ def is_own(frame: Frame) -> bool:
     return first.removesuffix(".py") not in _LIBRARIES
 
 
-_OF_COMPILER = re.compile(
-    r"@.*|\.(?:constprop|isra|part|cold|lto_priv)\b.*|\(anonymous namespace\)::"
-)
+_OF_COMPILER = regex(r"@.*|\.(?:constprop|isra|part|cold|lto_priv)\b.*|\(anonymous namespace\)::")
 
 
 def function_name(name: str) -> str:

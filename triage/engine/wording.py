@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from triage.engine.evidence import Hit, Traceback
 from triage.engine.lines import Line
+from triage.engine.regex import regex
 
-_HANDLED = re.compile(
+_HANDLED = regex(
     r"(?i)\b(?:retrying|will retry|retry \d+|retries left|trying again|try again in|"
     r"retry (?:in|after) \d|(?:trying|attempting) to resume|"
     r"falling back|falls back|fell back|will fall back|fallback to|using .{1,40} instead|"
@@ -34,31 +35,33 @@ _HANDLED = re.compile(
     r"(?:running|runs|run) (?:it |on |in )?(?:eager|eagerly|sdpa|cpu)\b|"
     r"(?:raised|refused|rejected|failed|fails|raises|throws|caught|error) as expected|"
     r"(?:can|may) (?:safely )?be ignored|safe to ignore|harmless|"
+    r"(?:on purpose|intentional(?:ly)?|deliberate(?:ly)?|simulated|injected)|"
+    r"(?:is |are |was |were )?left out|(?:is|are) not affected|remount(?:ing|ed)|offline|"
+    r"will not be (?:logged|used|available|recorded|shown|reported|exported)|"
     r"will be disabled|disabling)\b"
-    r"|跳过|忽略|重试|降级|改用|已恢复|スキップ|無視|再試行|代わりに"
+    r"|\((?:as )?expected\)|^\s*caught: |备份|备用|跳过|忽略|重试|降级|改用|已恢复|スキップ|無視|再試行|代わりに"
     r"|건너뜀|건너뛰|무시|다시 시도|대신"
     r"|^\s*[\[【(<]?(?:警告|경고|Warnung|Avertissement|Advertencia|Aviso)[\]】)>]?[:\uff1a ]"
     r"|(?:\.{2}|->|=>|:|-) ?(?:[Pp]ass(?:ed)?|PASS(?:ED)?|ok|OK|XFAIL)\W{0,3}$"
 )
-_CLAUSE = re.compile(r"(?:[;,.:(–—。，；：]|\s-)\s*(?:(?:now|so|will|and|then|->) )?\Z")
-_ATTEMPT = re.compile(
-    r"(?i)\b(?:attempt|try|retry) #?(?P<this>\d{1,4}) ?(?:/|of) ?(?P<all>\d{1,4})\b"
-)
+_CLAUSE = regex(r"(?:[;,.:(–—。，；：]|\s-)\s*(?:(?:now|so|will|and|then|->) )?\Z")
+_ATTEMPT = regex(r"(?i)\b(?:attempt|try|retry) #?(?P<this>\d{1,4}) ?(?:/|of) ?(?P<all>\d{1,4})\b")
 # The program's own sentence around an exception, which goes on behind it.
-_NARRATED = re.compile(
-    r"^(?!\s*[\w.]*(?:Error|Exception)\b).{3,200}?(?:Error|Exception)(?:\(|: )"
+_NARRATED = regex(
+    r"^(?!\s*[\w.]*(?:Error|Exception)\b).{3,200}?(?:Error|Exception)\w{0,40}(?:\(|: )"
     r".{3,400}?[)\"'](?:[,;]|\.(?= ))\s+(?P<sequel>[A-Za-z][^\"']{3,200})$"
 )
-_ENDS = re.compile(
+_ENDS = regex(
     r"(?i)\b(?:see|exit|abort|stop|giv(?:e|ing) up|gave up|fail|dead|die[sd]?|kill|rais|crash|"
     r"fatal|terminat|shut|quit|cannot|can't|caused|thrown|panic)"
 )
-_ADVICE_BEFORE = re.compile(
+_ADVICE_BEFORE = regex(
     r"(?i)(?:\bif (?:you|this|the|it|there|an?y?)\b.{0,60}|\bin (?:the )?case (?:of|you).{0,40}|"
     r"\b(?:to|can|helps?) (?:avoid|prevent|fix|solve|handle|debug|work around|resolve)\b.{0,40}|"
     r"\bsuch as\b.{0,30}|\be\.g\.,?.{0,30}|\bfor example\b.{0,30}|\berrors? like\b.{0,20}|"
     r"\b(?:might|may|could|can|will|would) (?:be caused by|lead to|result in|cause|raise|see|get"
-    r"|hit)\b.{0,40}|"
+    r"|hit|(?:end|fail|die|stop|crash|break) (?:in|with|by|on)|run into|show|print|say|report|throw"
+    r"|produce|trigger)\b.{0,40}|"
     r"\b(?:known issue|troubleshooting|faq|docs?|see also)\b.{0,40}|\bwhen(?:ever)? (?:you|the"
     r"|an?)\b.{0,40}|"
     r"\b(?:expected|correctly|properly)[:,]? (?:an? |the )?(?:\w{0,40}(?:error|exception)|failure"
@@ -72,11 +75,11 @@ _ADVICE_BEFORE = re.compile(
     r"예를 들어|이전에|예전에).{0,40}|若(?:出现|报错|遇到).{0,40})$"
 )
 # Behind the words: a condition in the languages that put it there.
-_CONDITION_BEHIND = re.compile(
+_CONDITION_BEHIND = regex(
     r"^.{0,120}?(?:[がのは] ?(?:出る?|出た|発生する?|発生した)?(?:場合|時)|"
     r"(?:의|가|이) ?(?:발생|나)?\w{0,3} ?(?:경우|때는)|(?:错误|报错|问题)?(?:的话|的时候)[，,])"
 )
-_CODE_LINE = re.compile(
+_CODE_LINE = regex(
     r"^\s*(?:#(?!\d)|//|/\*|\*\s|[rbuf]?\"\"\"|'''|raise |except |assert |logger?\."
     r"|logging\.|print\(|warnings\.warn\(|"
     r"parser\.add_argument|def |class |import |from \S+ import |if .*:\s*$|elif |>>> |return "
@@ -84,12 +87,12 @@ _CODE_LINE = re.compile(
 )
 # The string is what a function of the program is given: a name in small letters, as Python's
 # classes of exceptions are not.
-_ARGUMENT = re.compile(
+_ARGUMENT = regex(
     r"(?:^|[^\w.])(?:[a-z_]\w{0,40}\.){0,4}[a-z_]\w{1,40}\((?:[\w\s=,.]{0,60},\s?)?[rbf]?[\"'][^\"']{0,120}$"
 )
-_COMPARED = re.compile(r"[\"'][^\"']{0,120}[\"'] (?:not )?in [a-z_]\w{0,40}(?:\(|\b)")
+_COMPARED = regex(r"[\"'][^\"']{0,120}[\"'] (?:not )?in [a-z_]\w{0,40}(?:\(|\b)")
 # A phrase in quotes in the middle of somebody's sentence, but not what "error" or ":" introduce.
-_QUOTED_BEFORE = re.compile(
+_QUOTED_BEFORE = regex(
     r"(?i)(?<![:=,{\[(])(?<!\berror)(?<!\bmessage)(?<!\bfailed)(?<!\bexception)(?<!\breason)"
     r"(?<!\bwith)(?<!\bbecause)(?<!\bmsg)(?<!\bassertion)(?<!\bget)(?<!\bgets)(?<!\bgetting)"
     r"(?<!\bgot)(?<!\bgives)(?<!\bgive)(?<!\bsee)(?<!\bsees)(?<!\bseeing)(?<!\bthrows)"
@@ -98,18 +101,18 @@ _QUOTED_BEFORE = re.compile(
     r"(?:[\"“「《](?:[\w.]{1,60}(?:Error|Exception)[: ]{1,2})?"
     r"|`(?:[\w.]{1,60}(?:Error|Exception)[: ]{1,2}|(?P<bare>)))$"
 )
-_EXCEPTION_WORD = re.compile(r"[\w.]{1,60}(?:Error|Exception)\b")
-_NUMBERED_STRING = re.compile(r"\s*[\w.#\-]{0,20}\s*'[^']{1,300}',?\s*$")
-_IN_LIST = re.compile(r"^[^\"]{0,120}\"(?:,\s?\"[^\"]{1,120}\"(?!\s?:)|\s?[\])]\s?,?$)")
+_EXCEPTION_WORD = regex(r"[\w.]{1,60}(?:Error|Exception)\b")
+_NUMBERED_STRING = regex(r"\s*[\w.#\-]{0,20}\s*'[^']{1,300}',?\s*$")
+_IN_LIST = regex(r"^[^\"]{0,120}\"(?:,\s?\"[^\"]{1,120}\"(?!\s?:)|\s?[\])]\s?,?$)")
 # The repr of an exception that another one carries: got RuntimeError("shape '[2]' is invalid").
-_OPENS_MESSAGE = re.compile(r"(?:Error|Exception)\(\"[^\"]{0,120}$")
-_LISTED = re.compile(r"\"[^\"]{1,120}\",\s?\"[^\"]{0,60}$")
-_SETTING = re.compile(r"^\s*(?:[\"']?[\w.\-]{2,60}[\"']?\s*[:=]\s*[\"'\[{(]|--?[\w\-]{2,40}[= ])")
-_EXCEPTION_NAME = re.compile(r"^\s*[\w.]*(?:Error|Exception|Warning|Failure|Exit)\b")
-_STRUCTURED = re.compile(
+_OPENS_MESSAGE = regex(r"(?:Error|Exception)\(\"[^\"]{0,120}$")
+_LISTED = regex(r"\"[^\"]{1,120}\",\s?\"[^\"]{0,60}$")
+_SETTING = regex(r"^\s*(?:[\"']?[\w.\-]{2,60}[\"']?\s*[:=]\s*[\"'\[{(]|--?[\w\-]{2,40}[= ])")
+_EXCEPTION_NAME = regex(r"^\s*[\w.]*(?:Error|Exception|Warning|Failure|Exit)\b")
+_STRUCTURED = regex(
     r"(?i)^\s*(?:\{\s*)?[\"']?(?:msg|message|error|exception|log|text|event|detail|stderr|stdout|reason|err|exc_info|stack)[\"']?\s*[:=]"
 )
-_TASK_LIST = re.compile(
+_TASK_LIST = regex(
     r"(?i)\b(?:regex|pattern|matcher|rule|signature|expected_error|error_patterns|retry_on|ignore_errors|allowlist)\b"
 )
 
@@ -173,42 +176,42 @@ def _is_quoted(text: str, before: str, start: int) -> bool:
 
 _HEADER = "Traceback (most recent call last)"
 _LINKS = ("During handling of the above exception", "The above exception was the direct cause")
-_DIFF_OPENS = re.compile(r"diff --git |@@ -\d{1,9}(?:,\d{1,9})? \+\d{1,9}(?:,\d{1,9})? @@")
-_DIFF_GOES_ON = re.compile(r"[-+ @\\]|(?:diff|index|new|deleted|old|rename|similarity|Binary) |$")
-_HELP_OPENS = re.compile(
+_DIFF_OPENS = regex(r"diff --git |@@ -\d{1,9}(?:,\d{1,9})? \+\d{1,9}(?:,\d{1,9})? @@")
+_DIFF_GOES_ON = regex(r"[-+ @\\]|(?:diff|index|new|deleted|old|rename|similarity|Binary) |$")
+_HELP_OPENS = regex(
     r"(?:[Uu]sage: \S|(?:positional arguments|optional arguments|options|Options|Commands|Arguments"
     r"|Flags):\s*$|Help on (?:\w{1,20} ){1,3}|(?:NAME|DESCRIPTION|FUNCTIONS|CLASSES)$)"
 )
-_HELP_GOES_ON = re.compile(
+_HELP_GOES_ON = regex(
     r"\s|$|(?:NAME|DESCRIPTION|FUNCTIONS|CLASSES|DATA|FILE)$|(?:class )?[A-Za-z_]\w{0,80}\(.*\)"
     r"(?: -> .*)?$"
 )
-_PYDOC_LINE = re.compile(r" \|(?:  |$)")
-_SAMPLE = re.compile(r"\s+>>> ")
-_DOCSTRING_OPENS = re.compile(r"\s{2,40}[rbuf]?(?:\"\"\"|\'\'\')(?!.*(?:\"\"\"|\'\'\'))")
+_PYDOC_LINE = regex(r" \|(?:  |$)")
+_SAMPLE = regex(r"\s+>>> ")
+_DOCSTRING_OPENS = regex(r"\s{2,40}[rbuf]?(?:\"\"\"|\'\'\')(?!.*(?:\"\"\"|\'\'\'))")
 _MAX_DOCSTRING_LINES = 80
-_INTRODUCES = re.compile(
+_INTRODUCES = regex(
     r"(?i)(?:exception ignored (?:in|on)\b|\bdue to:\s*$|\bfollowing (?:error|exception)\b|:\s*$)"
 )
-_PLAIN_INTRODUCTION = re.compile(r"(?i)exception ignored (?:in|on)\b|^\s*due to:\s*$")
-_CRASH = re.compile(r"(?i)crash|fatal|abort|\bdied\b|terminat|uncaught|unhandled|giving up")
-_ADDRESSED = re.compile(
+_PLAIN_INTRODUCTION = regex(r"(?i)exception ignored (?:in|on)\b|^\s*due to:\s*$")
+_CRASH = regex(r"(?i)crash|fatal|abort|\bdied\b|terminat|uncaught|unhandled|giving up")
+_ADDRESSED = regex(
     r"(?i)^\W{0,4}(?:if|you|to|for|please|set|try|note|consider|make sure|see|exception ignored)\b"
     r"|\byour?\b"
 )
-_SEQUEL = re.compile(
+_SEQUEL = regex(
     r"(?i)^\W{0,4}(?:skip(?:ping|ped)?|retrying|ignor(?:ing|ed)|falling back|decreasing|reducing|"
     r"halving|rebuilding|recover(?:ing|ed)|continuing|suppressing|"
     r"(?:using|taking|substituting) (?:an?other|a neighbou?r|the (?:next|previous|default)))\b"
 )
 _SEQUEL_STARTS = frozenset("sSrRiIfFdDhHcCuUtT")
 _BULLETS = " \t-*>:.,;|"
-_FINISHED = re.compile(
+_FINISHED = regex(
     r"(?i)\b(?:training|run|job|worker group|fit|all epochs)\b.{0,30}"
     r"\b(?:finished|completed?|succeeded)"
 )
-_PASSED = re.compile(r"\s*(?:ok|OK|PASSED|passed)\s*$")
-_NAMED_EXCEPTION = re.compile(r"\b\w{1,60}(?:Error|Exception)\b")
+_PASSED = regex(r"\s*(?:ok|OK|PASSED|passed)\s*$")
+_NAMED_EXCEPTION = regex(r"\b\w{1,60}(?:Error|Exception)\b")
 _MAX_RANGES = 4_096
 _LINES_BEHIND = 8
 _Key = tuple[int | None, str | None]
@@ -327,6 +330,13 @@ class Surroundings:
             ):
                 self._keep(key, told.begin, told.end)
                 del self._told[key]
+        elif (
+            before is not None
+            and before.level in ("W", "I")
+            and line.number - before.number <= 2
+            and before.text.rstrip().endswith("due to:")
+        ):
+            self._keep(key, line.number, line.number)
         elif (
             before is not None
             and text.lstrip(_BULLETS)[:1] in _SEQUEL_STARTS

@@ -15,6 +15,7 @@ from triage.engine.evidence import CollectiveEvent
 from triage.engine.limits import Limits
 from triage.engine.lines import Line
 from triage.engine.parsers import ras
+from triage.engine.regex import regex
 
 TRIGGERS = (
     "WorkNCCL(",
@@ -33,56 +34,56 @@ TRIGGERS = (
     "retrieving ncclUniqueId from [",
     *ras.TRIGGERS,
 )
-_WORK = re.compile(
+_WORK = regex(
     r"Work[NXH]CCL\((?:SeqNum=(?P<seq>\d{1,18}),\s{0,4})?OpType=(?P<op>\w+)"
     r"(?:,\s{0,4}TensorShape=\[(?P<shape>[^\]]{0,300})\])?"
     r"(?:,\s{0,4}NumelIn=(?P<numel_in>\d{1,18}),\s{0,4}NumelOut=(?P<numel_out>\d{1,18}))?"
     r"(?:,\s{0,4}[^)]{0,300}?)?,?\s{0,4}Timeout\(ms\)=(?P<timeout>\d{1,18})\)"
     r"(?:\s{0,4}ran for (?P<ran>\d{1,18}) milliseconds before timing out)?"
 )
-_RANK = re.compile(r"\b[Rr]ank:? (?P<rank>\d{1,18})\b")
-_STATE = re.compile(
+_RANK = regex(r"\b[Rr]ank:? (?P<rank>\d{1,18})\b")
+_STATE = regex(
     r"last enqueued (?:[NXH]CCL )?work: ?(?P<enqueued>-?\d{1,18}), last completed "
     r"(?:[NXH]CCL )?work: ?"
     r"(?P<completed>-?\d{1,18})",
     re.IGNORECASE,
 )
-_AT_WORK = re.compile(r"(?:at work|at [NXH]CCL work|work sequence id): ?(?P<seq>\d{1,18})")
-_GROUP = re.compile(r"PG (?:ID )?(?P<pg>\w+)(?: PG GUID (?P<guid>[^\]\s]*))?")
-_BARRIER = re.compile(
+_AT_WORK = regex(r"(?:at work|at [NXH]CCL work|work sequence id): ?(?P<seq>\d{1,18})")
+_GROUP = regex(r"PG (?:ID )?(?P<pg>\w+)(?: PG GUID (?P<guid>[^\]\s]*))?")
+_BARRIER = regex(
     r"Rank (?P<rank>\d{1,18}) successfully reached monitoredBarrier, but received errors "
     r"while waiting for send/recv from rank (?P<absent>\d{1,18})"
 )
-_BARRIER_FAILED = re.compile(
+_BARRIER_FAILED = regex(
     r"[Rr]anks? (?P<absent>[\d, ]+) failed to pass monitoredBarrier in (?P<timeout>\d{1,18}) ?ms"
 )
 # The flight recorder's analyser (torchfrtrace) prints a set of ranks.
-_MISSING = re.compile(r"missing ranks: ?\{(?P<ranks>[\d, ]+)\}")
-_LAGGING = re.compile(
+_MISSING = regex(r"missing ranks: ?\{(?P<ranks>[\d, ]+)\}")
+_LAGGING = regex(
     r"\[(?P<ranks>[\d, ]{1,400})\] (?:finished collective #(?P<seq>\d{1,18}), but didn't join "
     r"collective|are the lagging ranks that caused this timeout)"
 )
 # Those who say this came; Lightning numbers the members from 1.
-_CAME = re.compile(
+_CAME = regex(
     r"store based barrier on rank: (?P<rank>\d{1,9}), for key: (?P<key>\S{1,120}) \(world_size="
     r"(?P<size>\d{1,9})|GLOBAL_RANK: (?P<member>\d{1,9}), MEMBER: \d{1,9}/(?P<members>\d{1,9})"
 )
-_INIT = re.compile(
+_INIT = regex(
     r"comm (?P<comm>0x[0-9a-f]{1,16}) rank (?P<rank>\d{1,9}) n[Rr]anks (?P<size>\d{1,9}) "
     r".{0,160}?(?:commId (?P<id>0x[0-9a-f]{1,16}) )?- Init (?P<phase>START|COMPLETE)"
 )
-_CALL = re.compile(
+_CALL = regex(
     r"NCCL INFO (?P<op>[A-Z]\w{2,24}): opCount (?P<number>[0-9a-f]{1,16}) sendbuff .{0,120}? count "
     r"(?P<numel>\d{1,18}) .{0,80}? comm (?P<comm>0x[0-9a-f]{1,16}) \[nranks=(?P<size>\d{1,9})\]"
 )
-_PROCESS = re.compile(r"(?P<process>[\w.\-]{1,80}:\d{1,9}):\d{1,9} \[")
-_UNIQUE_ID = re.compile(
+_PROCESS = regex(r"(?P<process>[\w.\-]{1,80}:\d{1,9}):\d{1,9} \[")
+_UNIQUE_ID = regex(
     r"\[(?P<rank>\d{1,9})\] is setting up NCCL communicators? and retrieving ncclUniqueId from .*"
     r"got error: (?:Socket Timeout|Timeout|[Ww]ait timeout|Timed out)(?:.{0,80}? (?:after )?"
     r"(?P<ms>\d{1,12}) ?ms)?"
 )
-_STORE_LIMIT = re.compile(r"timed out after (?P<ms>\d{1,12})ms")
-_FINGERPRINT = re.compile(
+_STORE_LIMIT = regex(r"timed out after (?P<ms>\d{1,12})ms")
+_FINGERPRINT = regex(
     r"Rank (?P<rank>\d{1,18}) is running (?:collective"
     r"|inconsistent collective): CollectiveFingerPrint\("
     r"(?:SequenceNumber=(?P<seq>\d{1,18}), ?)?OpType=(?P<op>\w+)(?:, ?TensorShape=\["

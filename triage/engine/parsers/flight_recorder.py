@@ -23,6 +23,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from triage.engine.evidence import EvidenceError, FlightDump, FlightEntry, FlightGroup, Frame
+from triage.engine.regex import regex
 
 # 20,000 records with whole stacks, the largest buffer in use, come to about 40 MiB.
 MAX_DUMP_BYTES = 64 * 1024 * 1024
@@ -46,9 +47,9 @@ _KEYS = (
     rb"version|entries|pg_config|pg_status|comm_lib_version|nccl_version|nccl_comm_state|"
     rb"rank|host_name"
 )
-_JSON_START = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,64}\{\s{0,64}\"(?:" + _KEYS + rb")\"\s{0,8}:")
+_JSON_START = regex(rb"(?:\xef\xbb\xbf)?\s{0,64}\{\s{0,64}\"(?:" + _KEYS + rb")\"\s{0,8}:")
 _JSON_MARKS = (b'"entries"', b'"pg_config"')
-_PICKLE_START = re.compile(rb"\x80[\x02-\x05]")
+_PICKLE_START = regex(rb"\x80[\x02-\x05]")
 
 #: Bytes that is_pickle and may_be_json need to see, unless the text is shorter.
 START_BYTES = 256
@@ -416,9 +417,9 @@ def _read(document: Any, name: str) -> FlightDump:
     )
 
 
-_NAMED_RANK = re.compile(r"(?i)(?:rank|trace|node_?rank|dump)[_\-.= ]{0,3}(\d{1,6})(?!.*rank)")
-_LAST_NUMBER = re.compile(r"(\d{1,6})$")
-_ENDINGS = re.compile(r"(?i)(?:\.(?:json|pkl|pickle|p|gz|zst|txt|bin|dump|trace|fr|log))+$")
+_NAMED_RANK = regex(r"(?i)(?:rank|trace|node_?rank|dump)[_\-.= ]{0,3}(\d{1,6})(?!.*rank)")
+_LAST_NUMBER = regex(r"(\d{1,6})$")
+_ENDINGS = regex(r"(?i)(?:\.(?:json|pkl|pickle|p|gz|zst|txt|bin|dump|trace|fr|log))+$")
 
 
 def rank_of_name(name: str) -> int | None:
@@ -523,7 +524,7 @@ def _status_of(status: Any, entries: Sequence[Mapping[str, Any]], name: str) -> 
     return numbers
 
 
-_PEER = re.compile(r"(?P<one>\d{1,6})\s?(?P<arrow>->|<-)\s?(?P<other>\d{1,6})")
+_PEER = regex(r"(?P<one>\d{1,6})\s?(?P<arrow>->|<-)\s?(?P<other>\d{1,6})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,40 +12,41 @@ from dataclasses import dataclass
 from triage.engine.evidence import ExitStatus
 from triage.engine.limits import Limits
 from triage.engine.lines import Line
+from triage.engine.regex import regex
 
-_FAILED = re.compile(
+_FAILED = regex(
     r"failed \(exitcode: (?P<code>-?\d{1,18})\) local_rank: (?P<local>\d{1,18}) \(pid: "
     r"(?P<pid>\d{1,18})\)"
 )
-_REPORT_RANK = re.compile(r"^\s*rank\s*: (?P<rank>\d{1,18}) \(local_rank: (?P<local>\d{1,18})\)")
-_REPORT_CODE = re.compile(r"^\s*exitcode\s*: (?P<code>-?\d{1,18}) \(pid: (?P<pid>\d{1,18})\)")
-_REPORT_HOST = re.compile(r"^\s*host\s*: (?P<host>\S+)")
-_REPORT_SIGNAL = re.compile(
+_REPORT_RANK = regex(r"^\s*rank\s*: (?P<rank>\d{1,18}) \(local_rank: (?P<local>\d{1,18})\)")
+_REPORT_CODE = regex(r"^\s*exitcode\s*: (?P<code>-?\d{1,18}) \(pid: (?P<pid>\d{1,18})\)")
+_REPORT_HOST = regex(r"^\s*host\s*: (?P<host>\S+)")
+_REPORT_SIGNAL = regex(
     r"Signal (?P<number>\d{1,18}) \((?P<name>SIG\w+)\) received by PID (?P<pid>\d{1,18})"
 )
-_SRUN = re.compile(
+_SRUN = regex(
     r"(?:srun|slurmstepd): (?:error: )?(?P<host>[\w.\-]+): tasks? (?P<tasks>[\d,\-]+): "
     r"(?P<how>Exited with exit code (?P<code>\d{1,18})|Out Of Memory|Killed|Terminated|"
     r"Segmentation fault|Aborted|Bus error)"
 )
 # Open MPI names the first process that failed, over several lines or in one.
-_MPI_FIRST = re.compile(r"Process name: \[\[\d{1,9},\d{1,9}\],(?P<rank>\d{1,9})\]")
-_MPI_CODE = re.compile(r"^\s{0,8}Exit code:\s{1,12}(?P<code>\d{1,9})\s*$")
-_MPI_SIGNAL = re.compile(
+_MPI_FIRST = regex(r"Process name: \[\[\d{1,9},\d{1,9}\],(?P<rank>\d{1,9})\]")
+_MPI_CODE = regex(r"^\s{0,8}Exit code:\s{1,12}(?P<code>\d{1,9})\s*$")
+_MPI_SIGNAL = regex(
     r"(?:mpirun|mpiexec|prterun|orterun) noticed that process rank (?P<rank>\d{1,9}) with PID "
     r"(?P<pid>\d{1,18}) on node (?P<host>\S{1,80}) exited on signal (?P<number>\d{1,3})"
 )
-_SPAWN_SIGNAL = re.compile(r"process (?P<rank>\d{1,18}) terminated with signal (?P<name>SIG\w+)")
-_SPAWN_CODE = re.compile(r"process (?P<rank>\d{1,18}) terminated with exit code (?P<code>\d{1,18})")
-_FINISHED = re.compile(
+_SPAWN_SIGNAL = regex(r"process (?P<rank>\d{1,18}) terminated with signal (?P<name>SIG\w+)")
+_SPAWN_CODE = regex(r"process (?P<rank>\d{1,18}) terminated with exit code (?P<code>\d{1,18})")
+_FINISHED = regex(
     r"(?:Process finished with|exited with|[Ee]xit(?:ed)?(?: with)?) (?:exit )?code:? "
     r"(?P<code>-?\d{1,18})"
 )
-_SUBPROCESS = re.compile(
+_SUBPROCESS = regex(
     r"returned non-zero exit status (?P<code>\d{1,18})|died with <Signals\.(?P<name>SIG\w+): "
     r"(?P<number>\d{1,18})>"
 )
-_SHELL = re.compile(
+_SHELL = regex(
     r"^(?:.*?line \d+:\s+(?P<pid>\d{1,18})\s+)?(?P<how>Killed|Terminated|Segmentation fault|Aborted"
     r"|Bus error)(?: \(core dumped\))?(?:\s|$)"
 )

@@ -6,12 +6,12 @@ src/ras/client_support.cc (rasClientRunInit, rasClientRunComms, rasDumpCommsToJS
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from triage.engine.lines import Line
+from triage.engine.regex import regex
 
 #: Words that open a window in a long text: no other line has them.
 TRIGGERS = ("managed by process", "considered dead (unreachable via the RAS")
@@ -20,27 +20,27 @@ _STARTS = ("Job summary", "Communicators...", "#", '"nccl_version":', "DEAD", "I
 _MAX_LINES_APART = 400
 _MAX_RANKS = 64
 
-_ROW = re.compile(
+_ROW = regex(
     r"\s{0,8}(?P<group>\d{1,6})\s+(?P<comms>\d{1,9})\s+\d{1,9}\s+[\d\-]{1,12}\s+(?P<ranks>\d{1,9})"
     r"\s+\d{1,9}\s+(?P<status>[A-Z]{3,9})\s+[A-Z,]{2,40}\s*$"
 )
-_TOTALS = re.compile(r"\s{0,8}\d{1,9}(?:\s+\d{1,9})*\s+(?P<gpus>\d{1,9})\s*$")
-_COMM = re.compile(
+_TOTALS = regex(r"\s{0,8}\d{1,9}(?:\s+\d{1,9})*\s+(?P<gpus>\d{1,9})\s*$")
+_COMM = regex(
     r"#(?P<group>\d{1,6})-(?P<number>\d{1,6}) \((?P<hash>[0-9a-f]{1,16})\) (?P<what>[A-Z]{4,10})\b"
 )
-_FUNCTION = re.compile(r"Communicator ranks have different (?P<op>\w{1,20}) operation counts")
-_MANY = re.compile(
+_FUNCTION = regex(r"Communicator ranks have different (?P<op>\w{1,20}) operation counts")
+_MANY = regex(
     r"(?P<size>\d{1,9}) ranks have (?:launched up to operation (?P<seq>\d{1,18})"
     r"|not launched any operations|status (?P<status>[A-Z]{3,9}))"
 )
-_ONE = re.compile(
+_ONE = regex(
     r"Rank (?P<rank>\d{1,9}) has (?:launched up to operation (?P<seq>\d{1,18})"
     r"|not launched any operations|status (?P<status>[A-Z]{3,9})) -- "
 )
-_LISTED = re.compile(r"Rank (?P<rank>\d{1,9}) -- (?:GPU|\[process)")
-_ON_NODE = re.compile(r"process (?P<pid>\d{1,18}) on node (?P<host>\S{1,80})")
-_PROCESS = re.compile(r"Process (?P<pid>\d{1,18}) on node (?P<host>\S{1,80}) managing GPU")
-_VALUE = re.compile(r'\s*"(?P<key>\w{1,40})": "?(?P<value>[^",]{1,80})"?,?\s*$')
+_LISTED = regex(r"Rank (?P<rank>\d{1,9}) -- (?:GPU|\[process)")
+_ON_NODE = regex(r"process (?P<pid>\d{1,18}) on node (?P<host>\S{1,80})")
+_PROCESS = regex(r"Process (?P<pid>\d{1,18}) on node (?P<host>\S{1,80}) managing GPU")
+_VALUE = regex(r'\s*"(?P<key>\w{1,40})": "?(?P<value>[^",]{1,80})"?,?\s*$')
 
 
 class Sink(Protocol):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,52 +10,53 @@ from dataclasses import dataclass, field
 from triage.engine.evidence import Frame, StackDump, Thread
 from triage.engine.limits import Limits
 from triage.engine.lines import Line
+from triage.engine.regex import regex
 
-_PROCESS = re.compile(r"^Process (?P<pid>\d{1,18})(?: \(PID:? \d+\))?: (?P<command>.*)$")
-_CAPTURED = re.compile(r"^=+ ?pid (?P<pid>\d{1,18})(?: ppid (?P<parent>\d{1,18}))?")
-_PYSPY_THREAD = re.compile(
+_PROCESS = regex(r"^Process (?P<pid>\d{1,18})(?: \(PID:? \d+\))?: (?P<command>.*)$")
+_CAPTURED = regex(r"^=+ ?pid (?P<pid>\d{1,18})(?: ppid (?P<parent>\d{1,18}))?")
+_PYSPY_THREAD = regex(
     r"^Thread(?: (?P<id>0x[0-9A-Fa-f]+|\d+))?(?: \((?P<state>idle|active|active\+gil)\))?"
     r"(?:: \"(?P<name>[^\"]*)\")?\s*$"
 )
-_PARENT = re.compile(r"^Parent Process (?P<pid>\d{1,18}): ")
+_PARENT = regex(r"^Parent Process (?P<pid>\d{1,18}): ")
 # Names of C++ hold brackets: `at::(anonymous namespace)::f (libtorch_cpu.so)`; so do some paths.
-_PYSPY_FRAME = re.compile(
+_PYSPY_FRAME = regex(
     r"^\s{2,}(?P<function>\S[^\n]{0,400}?) \((?P<path>[^()\n]{1,400}?|"
     r"[^()\n]{1,200}\([^()\n]{1,40}\)[^()\n]{1,200}?)(?::(?P<line>\d{1,18}))?\)$"
 )
 # Of `py-spy dump --locals`, whose lines are indented further than the frames.
-_LOCAL_RANK = re.compile(r"^\s{8,}(?:global_)?rank: (?P<rank>\d{1,6})$")
-_PYSTACK_THREAD = re.compile(
+_LOCAL_RANK = regex(r"^\s{8,}(?:global_)?rank: (?P<rank>\d{1,6})$")
+_PYSTACK_THREAD = regex(
     r"^Traceback for thread (?P<id>\d{1,18})(?: \((?P<name>[^)]*)\))? \[(?P<state>[^\]]*)\] "
     r"\(most recent call last\):"
 )
-_PYSTACK_FRAME = re.compile(
+_PYSTACK_FRAME = regex(
     r'^\s*\((?P<kind>Python|C)\) File "(?P<path>[^"\n]+)", line (?P<line>\d{1,9}), '
     r"in (?P<function>[^\n]{1,400}?)(?: \((?P<library>[^()\n]{1,400})\))?$"
 )
-_FAULT_THREAD = re.compile(
+_FAULT_THREAD = regex(
     r"^(?:Current t|T)hread (?P<id>0x[0-9a-fA-F]+)(?: \[(?P<name>[^\]]*)\])?"
     r"(?: \((?P<note>most recent call first)\))?:"
 )
-_FAULT_FRAME = re.compile(
+_FAULT_FRAME = regex(
     r'^\s*File "(?P<path>[^"\n]+)", line (?P<line>\d{1,18}|\?\?\?),? in (?P<function>.+)$'
 )
-_GDB_THREAD = re.compile(
+_GDB_THREAD = regex(
     r"^Thread (?P<number>\d{1,18}) \((?P<what>Thread 0x[0-9a-f]+ \(LWP (?P<lwp>\d{1,18})\)"
     r"|LWP (?P<lwp2>\d{1,18})|"
     r"process (?P<pid>\d{1,18}))(?: \"(?P<name>[^\"]*)\")?\)?"
 )
-_GDB_FRAME = re.compile(
+_GDB_FRAME = regex(
     r"^#(?P<number>\d{1,18})\s+(?:0x[0-9a-f]+ in )?(?P<function>[^\s(][^(\n]{0,300}?) ?\("
 )
 # Without a heading only what no numbered list looks like begins a dump.
-_BARE_FRAME = re.compile(r"#(?:0\s|\d{1,4}\s+0x[0-9a-f])")
-_GDB_AT = re.compile(r" (?:at|from) (?P<path>[^\s:]+)(?::(?P<line>\d{1,18}))?\s*$")
-_PY_IN_GDB = re.compile(
+_BARE_FRAME = regex(r"#(?:0\s|\d{1,4}\s+0x[0-9a-f])")
+_GDB_AT = regex(r" (?:at|from) (?P<path>[^\s:]+)(?::(?P<line>\d{1,18}))?\s*$")
+_PY_IN_GDB = regex(
     r"[Ff]rame (?:at )?0x[0-9a-f]+, (?:for )?file '?(?P<path>[^',]{1,400})'?, "
     r"line (?P<line>\d{1,9}), (?:in|code) (?P<function><\w{1,200}>|\w{1,200})"
 )
-_WCHAN = re.compile(
+_WCHAN = regex(
     r"^\s+(?P<tid>\d{1,18}) (?P<name>[\w\-./: ]{1,40}?) (?P<wchan>[A-Za-z_][\w.]+|0|-)"
     r"(?: (?P<call>\d{1,4}|running))?$"
 )
@@ -68,11 +68,11 @@ _CALLS = {
     "281": "ep_poll", "288": "inet_accept",
 }  # fmt: skip
 # A line of /proc/PID/stack, and the headings that name the process.
-_KERNEL = re.compile(r"\[<[0-9a-f]{1,16}>\] (?P<function>[A-Za-z_][\w.]{0,120})\+0x")
-_KERNEL_HEADING = re.compile(
+_KERNEL = regex(r"\[<[0-9a-f]{1,16}>\] (?P<function>[A-Za-z_][\w.]{0,120})\+0x")
+_KERNEL_HEADING = regex(
     r"(?:==> |\W{0,4}(?:sudo )?(?:cat )?)/proc/(?P<pid>\d{1,18})/(?:task/\d{1,18}/)?stack\b"
 )
-_JSON_ITEM = re.compile(
+_JSON_ITEM = regex(
     r'"(?P<key>pid|thread_id|thread_name|os_thread_id|active|owns_gil|name|filename|'
     r'short_filename|line)"\s?:\s?(?:"(?P<text>(?:[^"\\]|\\.){0,1000})"|(?P<bare>-?\d{1,20}|true|'
     r"false|null))"
@@ -80,42 +80,42 @@ _JSON_ITEM = re.compile(
 # What a JVM's dump prints in brackets behind a method.
 _NOT_PATHS = ("Native Method", "Unknown Source")
 # Where gdb says that the process stopped, before any command; and which process that is.
-_GDB_STOP = re.compile(
+_GDB_STOP = regex(
     r"^(?:0x[0-9a-f]+ in (?P<function>[^\s(][^(\n]{0,300}?) ?\(|"
     r"(?P<plain>[A-Za-z_][\w@.:~]{2,100}) \(.{0,1000}\) at \S+:\d+$)"
 )
-_ATTACHES = re.compile(
+_ATTACHES = regex(
     r"(?:^Attaching to (?:program: .{1,300}, )?process |\(gdb\) attach |"
     r"\bgdb\b.{0,80}? (?:-p|--pid)[ =]?|\bpystack remote (?:-\S+ ){0,4})(?P<pid>\d{1,18})\b"
 )
-_DETACHED = re.compile(r"^\[Inferior \d{1,3} \(process (?P<pid>\d{1,18})\) detached\]")
-_BUILT_IN = re.compile(r"^\s*<built-in (?:method|function) (?P<function>\w{1,100})\b")
+_DETACHED = regex(r"^\[Inferior \d{1,3} \(process (?P<pid>\d{1,18})\) detached\]")
+_BUILT_IN = regex(r"^\s*<built-in (?:method|function) (?P<function>\w{1,100})\b")
 # gdb's py-bt, and the heading that `head` and `tail` put over each of several files.
 _PY_BT = "Traceback (most recent call first):"
-_FILE_HEADING = re.compile(r"^==> .{0,200}?(?:rank[_-]?(?P<rank>\d{1,6}))?\D{0,40} <==$")
+_FILE_HEADING = regex(r"^==> .{0,200}?(?:rank[_-]?(?P<rank>\d{1,6}))?\D{0,40} <==$")
 # A short line before a dump that says whose it is: `--- rank 3 (gpu14)`, `RANK=3`.
-_RANK_SAID = re.compile(r"(?i)^[^\n]{0,30}?\brank[ _=:#-]{0,2}(?P<rank>\d{1,6})\b[^\n]{0,30}$")
+_RANK_SAID = regex(r"(?i)^[^\n]{0,30}?\brank[ _=:#-]{0,2}(?P<rank>\d{1,6})\b[^\n]{0,30}$")
 _RANK_LINES = 3
 # Rows of `ps` with pid, perhaps ppid and tid, state and wait channel; without their heading only
 # what is a kernel function counts.
-_PS = re.compile(
+_PS = regex(
     r"^\s*(?P<PID>\d{1,18})\s+(?:(?P<PPID>\d{1,18})\s+)?(?:(?P<TID>\d{1,18})\s+)?"
     r"(?P<STAT>[RSDTtZXI][<NLsl+]{0,5})\s+(?P<WCHAN>[a-z]\w*_[\w.]{1,40})\s+\S"
 )
-_PS_HEADING = re.compile(r"^\s*(?=.*\bPID\b)(?=.*\bWCHAN\b)[A-Z%]+(?:\s+[A-Z%]+)+\s*$")
-_STATE = re.compile(r"^[RSDTtZXIW][<NLsl+]{0,5}$")
-_CHANNEL = re.compile(r"^(?:[a-z_][\w.]{1,60}|-|0)$")
-_WCHAN_FILE = re.compile(
+_PS_HEADING = regex(r"^\s*(?=.*\bPID\b)(?=.*\bWCHAN\b)[A-Z%]+(?:\s+[A-Z%]+)+\s*$")
+_STATE = regex(r"^[RSDTtZXIW][<NLsl+]{0,5}$")
+_CHANNEL = regex(r"^(?:[a-z_][\w.]{1,60}|-|0)$")
+_WCHAN_FILE = regex(
     r"^/proc/(?P<pid>\d{1,18})/(?:task/(?P<tid>\d{1,18})/)?wchan:(?P<channel>\w[\w.]{1,60})$"
 )
 #: The wait channel of a process in state D, where `ps` shows none.
 UNINTERRUPTIBLE = "uninterruptible"
 # What a launcher, a mail or a chat puts before every line of a dump: `worker-1: `, `[0]: `, `> `.
-_PREFIXED = re.compile(
+_PREFIXED = regex(
     r"^(?P<prefix>(?:\S.{0,60}?)?[:>|\]] ?)(?:Process \d{1,18}: |"
     r"Thread (?:0x[0-9A-Fa-f]+|\d+) \((?:idle|active|most recent)|Current thread 0x[0-9a-f]+ \()"
 )
-_RANK_OF_PREFIX = re.compile(r"^(?:\[[a-z_]{0,12}(?P<a>\d{1,6})\]:?|(?P<b>\d{1,6})[:>|]) ?$")
+_RANK_OF_PREFIX = regex(r"^(?:\[[a-z_]{0,12}(?P<a>\d{1,6})\]:?|(?P<b>\d{1,6})[:>|]) ?$")
 _MAX_PREFIXES = 256
 _MAX_READERS = 4_096
 # Processes at a place of their own that are kept once the bound on threads is reached.
@@ -130,13 +130,13 @@ _MAX_CODE = 200
 _NATIVE_KEPT = 16
 # The first words of a dump that a process prints of itself.
 _OF_FAULTHANDLER = ("Fatal Python error:", "Windows fatal exception:", "Timeout (")
-_TREE = re.compile(r"^\s*(?P<pid>\d{1,18}) ppid (?P<parent>\d{1,18}) ")
+_TREE = regex(r"^\s*(?P<pid>\d{1,18}) ppid (?P<parent>\d{1,18}) ")
 
 
 #: Lines that stand between a process's heading and its first thread, and what names its rank.
 LINES_BEFORE_THREAD = 4
-_HEADING = re.compile(rb"(?:Traceback for t|Current t|T|t)hread ")
-_ADDRESS = re.compile(rb"0x[0-9a-f]+")
+_HEADING = regex(rb"(?:Traceback for t|Current t|T|t)hread ")
+_ADDRESS = regex(rb"0x[0-9a-f]+")
 _MAX_PLACES = 512
 _MAX_FRAMES_COMPARED = 40
 

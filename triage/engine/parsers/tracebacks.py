@@ -3,66 +3,64 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from dataclasses import dataclass, field
 
 from triage.engine.evidence import Frame, Traceback
 from triage.engine.limits import Limits
 from triage.engine.lines import Line
+from triage.engine.regex import regex
 
 HEADER = "Traceback (most recent call last)"
-_FRAME = re.compile(
+_FRAME = regex(
     r'^\s*(?:>\s*)?File "(?P<path>[^"\n]{1,1000})", line (?P<line>\d{1,18})(?:, in '
     r"(?P<function>.{1,200}))?"
 )
-_RICH_FRAME = re.compile(
+_RICH_FRAME = regex(
     r"^\s*(?P<path>(?:/|[A-Za-z]:\\|<|\.{0,2}/)[^:\n]{1,400}):(?P<line>\d{1,18}) in "
     r"(?P<function>[\w<>.]+)"
 )
 # The interpreter prints a qualified name, then a colon and the message; both may be cut short.
-_EXCEPTION = re.compile(
+_EXCEPTION = regex(
     r"^(?P<name>(?:[A-Za-z_]\w{0,80}\.){0,8}_?[A-Z]\w{1,80}?|(?:[A-Za-z_]\w{0,80}\.){1,8}|(?=Exc))"
     r"(?P<suffix>Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Unsupported|Killed|Fault"
     r"|Cancelled|Abort|Expired|NotFound|NotFoundError|Overflow|ZeroDivision|Iteration|Break"
     r"|Refused|Mismatch|Warning|OutOfResources|OutOfMemory)(?P<rest>:\s?.*|\s*)$"
 )
 # Right behind its frames the exception may have any name: `zlib.error: …`, `queue.Empty`.
-_BEHIND_FRAMES = re.compile(
+_BEHIND_FRAMES = regex(
     r"^(?P<name>(?:[A-Za-z_]\w{0,80}\.){1,8}(?:_?[A-Z]\w{0,80}|\w{0,80}error|timeout))"
     r"(?P<rest>:\s.*|:?\s*)$"
 )
 # Rich leaves out the module, so that an exception of the program's own has any name.
-_BEHIND_BOX = re.compile(r"^(?P<name>[A-Z]\w{2,80})(?P<rest>:\s.*)$")
+_BEHIND_BOX = regex(r"^(?P<name>[A-Z]\w{2,80})(?P<rest>:\s.*)$")
 # IPython names the exception in the header, and lists the source around each frame.
-_NOTEBOOK_HEADER = re.compile(r"^(?P<name>[A-Za-z_]\w{1,80})\s{4,200}Traceback \(most recent")
-_NOTEBOOK_FRAME = re.compile(
+_NOTEBOOK_HEADER = regex(r"^(?P<name>[A-Za-z_]\w{1,80})\s{4,200}Traceback \(most recent")
+_NOTEBOOK_FRAME = regex(
     r"^(?:File )?(?P<path>(?:/|~|<ipython|[A-Za-z]:\\)[^\n]{0,400}?)"
     r"(?::(?P<line>\d{1,18}),)? in (?P<function>[\w<>.]{1,200})"
     r"|^(?:Cell|Input) In ?(?P<cell>\[\d{1,18}\]), (?:line (?P<cell_line>\d{1,18})|in )"
 )
-_NOTEBOOK_CODE = re.compile(
-    r"^(?:-{1,9}> ?(?P<line>\d{1,18})|\s{1,12}\d{1,18})(?:\s(?P<code>.*))?$"
-)
+_NOTEBOOK_CODE = regex(r"^(?:-{1,9}> ?(?P<line>\d{1,18})|\s{1,12}\d{1,18})(?:\s(?P<code>.*))?$")
 # pytest: `path:12: in function` above its code, `E   Name: message`, then `path:40: Name`.
-_PYTEST_FRAME = re.compile(
+_PYTEST_FRAME = regex(
     r"^(?P<path>(?:[A-Za-z]:)?[^\s:][^:\n]{0,400}\.py):(?P<line>\d{1,18}): ?"
     r"(?:in (?P<function>[\w<>.]{1,200})|(?P<name>[A-Za-z_][\w.]{0,120}))?$"
 )
-_PYTEST_ERROR = re.compile(r"^E {3,12}(?=\S)")
-_PYTEST_SUMMARY = re.compile(
+_PYTEST_ERROR = regex(r"^E {3,12}(?=\S)")
+_PYTEST_SUMMARY = regex(
     r"^(?:FAILED|ERROR) (?P<path>[^\s:]{1,400}\.py)(?:::(?P<test>\S{1,200}))? - (?P<what>\S.*)$"
 )
-_GROUPED = re.compile(r"^ {2,80}\| ?")
-_RANK = re.compile(r"Traceback \(most recent call last\): \(RANK (?P<rank>\d{1,18})\)")
+_GROUPED = regex(r"^ {2,80}\| ?")
+_RANK = regex(r"Traceback \(most recent call last\): \(RANK (?P<rank>\d{1,18})\)")
 _CAUSE = "The above exception was the direct cause of the following exception"
 _CONTEXT = "During handling of the above exception, another exception occurred"
-_INSIDE = re.compile(
+_INSIDE = regex(
     r"Caught (?P<name>\w+) in (?P<inside>DataLoader worker process \d+"
     r"|pin memory thread for device "
     r"\d+|replica \d+ on device \d+)"
 )
-_COUNTER = re.compile(r"(?i)\b(?:step|epoch|iter(?:ation)?|batch|update)\b[ =:#\[]{0,3}\d")
-_SPAWNED = re.compile(r"-- Process (?P<rank>\d{1,18}) terminated with the following error")
+_COUNTER = regex(r"(?i)\b(?:step|epoch|iter(?:ation)?|batch|update)\b[ =:#\[]{0,3}\d")
+_SPAWNED = regex(r"-- Process (?P<rank>\d{1,18}) terminated with the following error")
 
 
 @dataclass(slots=True)
