@@ -14,7 +14,7 @@ from kb.catalog.syntax import PatternError
 from kb.catalog.syntax import parse as parse_pattern
 from triage.engine import episodes, ranking, signatures, store, vetting
 from triage.engine.dumps import open_stream
-from triage.engine.evidence import Evidence, Hit
+from triage.engine.evidence import Evidence, Hit, Traceback
 from triage.engine.limits import Limits
 from triage.engine.lines import Block, BlockReader, ByteStream, CodeMarker, Line, split_line
 from triage.engine.multipattern import Finder, Matcher, build_matcher
@@ -135,10 +135,19 @@ def _compile(catalog: Catalog, engine: str) -> _Compiled:
     for note in notes:
         logger.warning("%s", note)
     everything = (*patterns, *structure)
-    # What a short literal alone gives away is looked for where lines are read, and only there.
-    skipped = [n for n, pattern in enumerate(patterns) if not pattern.is_telling]
+    # What a short literal alone gives away, and what only guards another pattern, is looked for
+    # where lines are read, and only there.
+    guards = _guards(catalog)
+    skipped = [n for n, p in enumerate(patterns) if not p.is_telling or p.text in guards]
     matcher = build_matcher(everything, engine, key, skipped)
     return _Compiled(everything, len(patterns), matcher, tuple(notes))
+
+
+def _guards(catalog: Catalog) -> set[str]:
+    """The patterns that only ever keep a signature from matching."""
+    signatures = [s for pitfall in catalog.active for s in pitfall.signatures]
+    sought = {text for signature in signatures for text in signature.patterns}
+    return {text for signature in signatures for text in signature.none} - sought
 
 
 _foreign: dict[str, tuple[str, ...]] = {}
@@ -592,7 +601,7 @@ class _Scanner:
         evidence.hits.sort(key=lambda h: (h.line, h.pattern))
         evidence.errors = [self._told(hit) for hit in evidence.errors]
         evidence.tracebacks = [
-            replace(t, warning=True) if self._around.copes_with(t) else t
+            replace(t, warning=True) if self._around.copes_with(t) or _says_handled(t) else t
             for t in self._tracebacks.tracebacks
         ]
         evidence.collectives = self._collectives.events
@@ -613,6 +622,12 @@ class _Scanner:
         evidence.ranks = tuple(sorted(ranks)[:65_536])
         evidence.first_time, evidence.last_time = self._first_time, self._last_time
         return evidence
+
+
+def _says_handled(traceback: Traceback) -> bool:
+    """Whether a line that names an exception, without frames, says that it was dealt with."""
+    first = traceback.message.partition("\n")[0]
+    return not traceback.frames and is_handled(f"{traceback.exception}: {first}")
 
 
 def _is_mentioned(line: Line, text: str) -> bool:

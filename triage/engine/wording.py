@@ -35,11 +35,12 @@ _HANDLED = regex(
     r"(?:running|runs|run) (?:it |on |in )?(?:eager|eagerly|sdpa|cpu)\b|"
     r"(?:raised|refused|rejected|failed|fails|raises|throws|caught|error) as expected|"
     r"(?:can|may) (?:safely )?be ignored|safe to ignore|harmless|"
-    r"(?:on purpose|intentional(?:ly)?|deliberate(?:ly)?|simulated|injected)|"
+    r"(?:on purpose|intentionally|deliberately|simulated|injected)|"
     r"(?:is |are |was |were )?left out|(?:is|are) not affected|remount(?:ing|ed)|offline|"
     r"will not be (?:logged|used|available|recorded|shown|reported|exported)|"
     r"will be disabled|disabling)\b"
-    r"|\((?:as )?expected\)|^\s*caught: |备份|备用|跳过|忽略|重试|降级|改用|已恢复|スキップ|無視|再試行|代わりに"
+    r"|\((?:as )?expected\)|^\s*caught: |备份|备用|跳过|忽略|重试|降级|改用|已恢复"
+    r"|スキップ|無視|再試行|代わりに"
     r"|건너뜀|건너뛰|무시|다시 시도|대신"
     r"|^\s*[\[【(<]?(?:警告|경고|Warnung|Avertissement|Advertencia|Aviso)[\]】)>]?[:\uff1a ]"
     r"|(?:\.{2}|->|=>|:|-) ?(?:[Pp]ass(?:ed)?|PASS(?:ED)?|ok|OK|XFAIL)\W{0,3}$"
@@ -123,7 +124,9 @@ def is_handled(text: str) -> bool:
         return int(attempt["this"]) < int(attempt["all"])
     if _EXCEPTION_NAME.match(text):
         # What an exception's own sentence ignores or skips is not the exception.
-        return any(_CLAUSE.search(text, 0, m.start()) for m in _HANDLED.finditer(text))
+        return any(
+            m[0][0] == "(" or _CLAUSE.search(text, 0, m.start()) for m in _HANDLED.finditer(text)
+        )
     if _HANDLED.search(text) is not None:
         return True
     if "NCCL WARN" in text:

@@ -7,7 +7,6 @@ import io
 import json
 import pkgutil
 import random
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -297,7 +296,7 @@ def regexes_of_the_engine() -> Iterator[tuple[str, Any]]:
     for module in pkgutil.walk_packages(triage.engine.__path__, "triage.engine."):
         if not module.name.endswith("__main__"):
             for name, value in vars(importlib.import_module(module.name)).items():
-                if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
+                if isinstance(getattr(value, "pattern", None), str) and hasattr(value, "match"):
                     yield f"{module.name}.{name}", _parser.parse(value.pattern, value.flags)
 
 

@@ -29,6 +29,9 @@ WORDS = "CUDA out of memory"
         "NCCL is not available (RuntimeError: no GPU), switching to gloo",
         "no checkpoint (FileNotFoundError: [Errno 2] 'a.pt'). A new run begins",
         "check_memory ... RuntimeError: CUDA out of memory -> as it should be -> pass",
+        "RuntimeError: [pair.cc:534] Connection closed by peer [10.0.0.3]:45012  (expected)",
+        "raising on purpose: RuntimeError: CUDA out of memory",
+        "no NVML (pynvml.NVMLError_LibraryNotFound: Not Found); GPU use will not be logged",
         "config (64,128) rejected: OutOfResources: out of resource: shared memory",
         "refused as expected: mat1 and mat2 shapes cannot be multiplied",
         "显存不足 CUDA out of memory，跳过该批次",
@@ -48,6 +51,7 @@ def test_a_line_that_says_it_coped(text: str) -> None:
         "RuntimeError: DataLoader worker (pid 3) is killed by signal: Bus error",
         "attempt 3/3: ConnectionError: Max retries exceeded",
         "ValueError: No columns match the signature: (x). The following have been ignored: [y]",
+        "Found 212 modules in eval mode. If this is intentional, you can ignore this warning.",
         "You can suppress this exception and fall back to eager by setting suppress_errors",
         "worker 3 died (RuntimeError: CUDA out of memory), exiting",
         "terminate called after an unhandled exception: CUDA out of memory",
@@ -69,6 +73,7 @@ def mention(text: str) -> bool:
         "If you see CUDA out of memory, lower the batch size",
         "To avoid CUDA out of memory set max_split_size_mb",
         "This may lead to CUDA out of memory",
+        'before, jobs could end in "CUDA out of memory"',
         "# CUDA out of memory is caught here",
         'raise RuntimeError("CUDA out of memory")',
         'retry_on: ["CUDA out of memory"]',
@@ -220,6 +225,7 @@ def test_a_traceback_that_follows_a_warning_is_not_reported_by_it(before: str, a
 @pytest.mark.parametrize(
     "behind",
     [
+        "Found 212 modules in eval mode. If this is intentional, you can ignore this warning.",
         "You can suppress this by falling back to the slow kernel\n",
         "Exception ignored in: <function Loader.__del__ at 0x7f7d8a1f3d30>\n",
     ],
