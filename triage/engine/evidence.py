@@ -15,6 +15,10 @@ class EvidenceError(ValueError):
     """A stored evidence document is not one, or is of a form this version cannot read."""
 
 
+class TextError(OSError):
+    """A file that cannot be read as a text; its message says what to do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A line that a catalog pattern matched.

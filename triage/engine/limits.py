@@ -16,14 +16,14 @@ class Limits:
     max_line_bytes: int = 64 * 1024
     # Start and end of a text are read line by line: settings stand at one, the end of the run at
     # the other. A text shorter than both together is read line by line as a whole.
-    head_bytes: int = 192 * 1024
+    head_bytes: int = 128 * 1024
     tail_bytes: int = 192 * 1024
     # Lines around a hit that are read line by line, elsewhere in a long text.
     lines_before_hit: int = 3
     lines_after_hit: int = 60
     # A log with that many windows has shown how it fails; further ones end with their traceback.
     full_windows: int = 24
-    lines_after_later_hit: int = 12
+    lines_after_later_hit: int = 10
     # With that many, only the first hits of a pattern open further ones; the rest is a line each.
     max_windows: int = 200
     windows_always: int = 2

@@ -213,7 +213,7 @@ class HyperscanMatcher:
         return Sieve(self._patterns, self._coarse, _compile_atoms, self.find)
 
     def _restore_coarse(self) -> tuple[list[Need], list[Atom], Any] | None:
-        saved = store.load(f"{self._key}-coarse") if self._key else None
+        saved = store.load(self._coarse_key()) if self._key else None
         if saved is None:
             return None
         rows, (blob,) = saved
@@ -236,8 +236,11 @@ class HyperscanMatcher:
                 (a.text.decode("latin-1"), a.is_literal, a.ignore_case, a.needs, a.patterns)
                 for a in atoms
             ]
-            store.save(f"{self._key}-coarse", rows, [hyperscan.dumpb(database)])
+            store.save(self._coarse_key(), rows, [hyperscan.dumpb(database)])
         return needs, atoms, database
+
+    def _coarse_key(self) -> str:
+        return store.key_of("coarse", self._key, list(map(str, sorted(self._skipped))))
 
     def find(self, block: bytes) -> list[tuple[int, int]]:
         """See Matcher.find."""

@@ -12,7 +12,6 @@ import os
 import platform
 import stat
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -43,7 +42,7 @@ def _code_digest() -> bytes:
 def key_of(kind: str, engine: str, texts: Sequence[str]) -> str:
     """A name that changes with what is compiled, and with everything that compiles it."""
     digest = hashlib.sha256(_code_digest())
-    about = (kind, engine, sys.version, platform.platform(), platform.processor())
+    about = (kind, engine, sys.version, platform.system(), platform.release(), platform.machine())
     digest.update(json.dumps([about, list(texts)]).encode())
     return f"{kind}-{digest.hexdigest()[:32]}"
 
@@ -82,6 +81,8 @@ def save(key: str, value: Any, blobs: Sequence[bytes] = ()) -> None:
     header = json.dumps({"value": value, "blobs": [len(blob) for blob in blobs]}).encode()
     body = len(header).to_bytes(8) + header + b"".join(blobs)
     digest = hashlib.sha256(key.encode() + body).digest()
+    import tempfile  # noqa: PLC0415 (most starts only load)
+
     with suppress(OSError, RuntimeError):
         place = folder()
         place.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -3,52 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import gzip
 import io
 import json
 import os
 import stat
 import sys
-import zlib
 from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, cast
+from typing import BinaryIO, TextIO, cast
 
 from kb.catalog import Catalog, CatalogError
-from triage.engine.evidence import Evidence
+from triage.engine.evidence import Evidence, TextError
 from triage.engine.pipeline import compile_catalog, diagnose, scan
 from triage.engine.site import site_catalog
 from triage.engine.verdict import Diagnosis, Verdict
 
-igzip: Any
-isal_zlib: Any
-try:
-    from isal import igzip, isal_zlib
-except ImportError:  # no wheel for this platform: the standard library's is slower
-    igzip = isal_zlib = None
-zstandard: Any
-try:
-    import zstandard
-except ImportError:
-    zstandard = None
-
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-# What decompressors raise for bytes that are none of theirs.
-_BROKEN: tuple[type[Exception], ...] = (
-    EOFError,
-    OSError,
-    zlib.error,
-    *(() if isal_zlib is None else (isal_zlib.error,)),
-    *(() if zstandard is None else (zstandard.ZstdError,)),
-)
-_MAX_RATIO = 200
-# `zstd --long=27` writes what takes 128 MiB to read; the default takes 8.
-_MAX_ZSTD_WINDOW_BYTES = 128 << 20
-_ZSTD_PIECE_BYTES = 2048
 # A process costs 0.1 s to start and to hear from.
 _WORTH_A_PROCESS_BYTES = 16 << 20
 _ADVICE = {
@@ -56,10 +28,6 @@ _ADVICE = {
     "retry-elsewhere": "Retry on another node; this one needs a look.",
     "do-not-retry": "Do not just retry: the same will happen again.",
 }
-
-
-class TextError(OSError):
-    """A file that cannot be read as a text; its message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +72,12 @@ def scan_files(names: Sequence[str], catalog: Catalog) -> Iterator[Evidence | Te
     if workers < 2:
         yield from (_scan_safely(name, catalog) for name in names)
         return
+    # Most calls read one file, and the import takes longer than a short one.
+    from concurrent.futures.process import (  # noqa: PLC0415
+        BrokenProcessPool,
+        ProcessPoolExecutor,
+    )
+
     compile_catalog(catalog)
     with ProcessPoolExecutor(workers, initializer=_keep_catalog, initargs=(catalog,)) as pool:
         started = {name: pool.submit(_scan_kept, name) for name in dict.fromkeys(big)}
@@ -173,104 +147,15 @@ def _opened(stream: BinaryIO, name: str) -> BinaryIO:
     else:
         start = stream.read(4)
         stream.seek(0)
-    source = _Counted(stream)
-    if start[:2] == _GZIP_MAGIC:
-        return cast("BinaryIO", _Archive(name, "gzip", source, _gzip_reader(source)))
-    if start == _ZSTD_MAGIC:
-        return cast("BinaryIO", _Archive(name, "zstd", source, _zstd_reader(source, name)))
-    return stream
+    if start[:2] != _GZIP_MAGIC and start != _ZSTD_MAGIC:
+        return stream
+    from triage.engine import archives  # noqa: PLC0415 (a plain text needs no decompressor)
 
-
-def _gzip_reader(source: _Counted) -> BinaryIO:
-    if igzip is not None:
-        return cast("BinaryIO", igzip.IGzipFile(fileobj=source))
-    return cast("BinaryIO", gzip.GzipFile(fileobj=source))  # type: ignore[call-overload]
-
-
-def _zstd_reader(source: _Counted, name: str) -> BinaryIO:
-    if zstandard is None:
-        raise TextError(f"{name}: zstd, which takes `pip install zstandard` or `zstd -d` to read")
-    return cast("BinaryIO", _ZstdReader(source))
-
-
-class _ZstdReader:
-    """Frame after frame, in small pieces: a few bytes can stand for megabytes.
-
-    Unlike the library's own reader it tells a cut frame from a whole one.
-    """
-
-    def __init__(self, source: _Counted) -> None:
-        self._source = source
-        self._library = zstandard.ZstdDecompressor(max_window_size=_MAX_ZSTD_WINDOW_BYTES)
-        self._frame: Any = None
-        self._rest = b""
-        self._ready = b""
-
-    def read(self, size: int) -> bytes:
-        """Up to so many bytes, none at the end; EOFError if the last frame has none."""
-        pieces = [self._ready]
-        have = len(self._ready)
-        while have < size:
-            data = self._rest or self._source.read(_ZSTD_PIECE_BYTES)
-            self._rest = b""
-            if not data:
-                if self._frame is not None:
-                    raise EOFError("it ends within a frame")
-                break
-            if self._frame is None:
-                self._frame = self._library.decompressobj()
-            piece = self._frame.decompress(data)
-            if self._frame.eof:
-                self._rest, self._frame = self._frame.unused_data, None
-            pieces.append(piece)
-            have += len(piece)
-        whole = b"".join(pieces)
-        self._ready = whole[size:]
-        return whole[:size]
-
-
-class _Archive(io.RawIOBase):
-    """Decompresses up to _MAX_RATIO times the bytes read, then refuses."""
-
-    def __init__(self, name: str, kind: str, source: _Counted, reader: BinaryIO) -> None:
-        self._name = name
-        self._kind = kind
-        self._source = source
-        self._reader = reader
-        self._produced = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        try:
-            piece = self._reader.read(len(buffer))
-        except _BROKEN as error:
-            raise TextError(f"{self._name}: broken {self._kind}: {error}") from error
-        self._produced += len(piece)
-        if self._produced > 16 << 20 and self._produced > _MAX_RATIO * self._source.count:
-            raise TextError(
-                f"{self._name}: more than {_MAX_RATIO} times its compressed size; "
-                "decompress it yourself and give the part that matters"
-            )
-        buffer[: len(piece)] = piece
-        return len(piece)
-
-
-class _Counted:
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self.count = 0
-
-    def read(self, size: int = -1) -> bytes:
-        piece = self._stream.read(size)
-        self.count += len(piece)
-        return piece
-
-    def readinto(self, buffer: memoryview) -> int:
-        piece = self.read(len(buffer))
-        buffer[: len(piece)] = piece
-        return len(piece)
+    return (
+        archives.open_gzip(stream, name)
+        if start != _ZSTD_MAGIC
+        else archives.open_zstd(stream, name)
+    )
 
 
 def render(answer: Answer, out: TextIO) -> None:

@@ -7,7 +7,6 @@ refused by name, and the process that scans never meets it.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 
@@ -64,6 +63,8 @@ def _ask(texts: Sequence[str]) -> dict[str, str]:
 
 def _run_child(texts: Sequence[str]) -> int:
     """How many of the texts a child compiled before it ended."""
+    import subprocess  # noqa: PLC0415 (most starts know their patterns)
+
     try:
         child = subprocess.run(
             [sys.executable, "-m", "triage.engine.vetting"],

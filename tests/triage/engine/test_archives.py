@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kb.catalog import Catalog
-from triage.engine import Evidence, terminal
+from triage.engine import Evidence, archives, terminal
 
 zstandard = pytest.importorskip("zstandard")
 
@@ -60,7 +60,7 @@ def test_zstd_without_its_wheel_says_what_to_do(
 ) -> None:
     path = tmp_path / "train.log.zst"
     path.write_bytes(zstandard.compress(OOM))
-    monkeypatch.setattr(terminal, "zstandard", None)
+    monkeypatch.setattr(archives, "zstandard", None)
     with pytest.raises(terminal.TextError, match="zstd -d"):
         terminal.scan_file(str(path), catalog)
 
@@ -71,7 +71,7 @@ def test_gzip_is_read_without_its_fast_wheel(
     path = tmp_path / "train.log.gz"
     path.write_bytes(gzip.compress(HEALTHY) + gzip.compress(OOM))
     fast = terminal.scan_file(str(path), catalog)
-    monkeypatch.setattr(terminal, "igzip", None)
+    monkeypatch.setattr(archives, "igzip", None)
     assert terminal.scan_file(str(path), catalog) == fast
     assert fast.lines == 10
 
@@ -119,7 +119,7 @@ def test_a_worker_that_dies_leaves_its_file_to_this_process(
 
         def shutdown(self, **kwargs: object) -> None: ...
 
-    monkeypatch.setattr(terminal, "ProcessPoolExecutor", Killed)
+    monkeypatch.setattr("concurrent.futures.process.ProcessPoolExecutor", Killed)
     found = list(terminal.scan_files(big_files, catalog))
     assert [_first_slug(found[n], catalog) for n in (0, 3)] == ["cuda-out-of-memory"] * 2
 
