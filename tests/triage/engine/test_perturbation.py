@@ -150,6 +150,26 @@ def test_a_handled_import_error_behind_it(keeps: Keeps) -> None:
     keeps(lambda case: case.text.rstrip("\n") + "\n" + end)
 
 
+SURVIVED = """\
+Traceback (most recent call last):
+  File "/work/data/images.py", line 40, in load
+    return decode(path)
+  File "/work/data/images.py", line 52, in decode
+    raise OSError(f"image file is truncated ({left} bytes not processed)")
+OSError: image file is truncated (31 bytes not processed)
+sample 9112 is broken, taking another
+"""
+
+
+def test_a_traceback_that_was_survived_before_it(keeps: Keeps) -> None:
+    keeps(lambda case: SURVIVED + case.text)
+
+
+def test_a_traceback_while_the_interpreter_shuts_down_behind_it(keeps: Keeps) -> None:
+    end = "Exception ignored in: <function Loader.__del__ at 0x7f7d8a1f3d30>\n" + SURVIVED
+    keeps(lambda case: case.text.rstrip("\n") + "\n" + end)
+
+
 def test_a_rank_before_every_line(keeps: Keeps) -> None:
     keeps(lambda case: each_line(case.text, lambda _, line: f"[rank3]: {line}"))
 
