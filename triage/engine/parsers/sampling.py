@@ -108,8 +108,11 @@ class _Series:
             return
         tail.append(item)
         if len(tail) > self._tail_room:
-            self._pass_on()
-            if len(self._middle) > self._middle_room:
+            if self._passed % self._stride:
+                tail.popleft()
+                self._passed += 1
+            else:
+                self._pass_on()
                 self._thin()
 
     def shrink(self, room: int) -> None:
