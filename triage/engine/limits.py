@@ -22,10 +22,10 @@ class Limits:
     lines_before_hit: int = 3
     lines_after_hit: int = 60
     # A log with that many windows has shown how it fails; further ones end with their traceback.
-    full_windows: int = 24
+    full_windows: int = 12
     lines_after_later_hit: int = 10
     # With that many, only the first hits of a pattern open further ones; the rest is a line each.
-    max_windows: int = 200
+    max_windows: int = 60
     windows_always: int = 2
     # Hits of one pattern that open such a window; later ones are only noted, then only counted.
     windows_per_pattern: int = 40

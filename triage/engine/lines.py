@@ -298,6 +298,8 @@ _BAR = regex(
     r"|(?P<bare_done>\d{1,15})(?:it| [a-z]{2,14}))"
     r"\s{0,3}\[(?P<elapsed>(?:\d{1,4}:)?\d{1,4}:\d\d)[^\]\r\n]{0,200}\]"
 )
+# Every bar has one, and few other lines do.
+_BAR_CLOCK = regex(r"\[\d{1,4}:\d\d")
 _MAX_BAR_NAME = 120
 _UNITS = {"": 1, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000, "T": 1_000_000_000_000}
 
@@ -316,54 +318,93 @@ _LEVEL_WORDS = "ERROR|CRITICAL|FATAL|WARNING|WARN|INFO|DEBUG|SUCCESS|TRACE|NOTIC
 # One blank belongs to the stamp; more are indentation, unless another prefix follows.
 _AFTER_STAMP = r"\]?(?:\s*[,|]\s*|\s+-\s+|:?\s(?:\s+(?=\[|(?:" + _LEVEL_WORDS + r")\b))?|$)"
 
-# Each alternative is one prefix; a line is stripped of up to eight of them.
-_PREFIX = regex(
-    "|".join(
+# Each is one prefix, behind the character it begins with: a bracket, a digit or a letter; a line is
+# stripped of up to eight of them.
+_PREFIXES = (
+    (
+        "[",
         (
-            (
-                r"\[(?:rank|default|RANK|Rank|RANK:|local_rank|worker)[ =:]{0,2}(?P<rank>\d{1,6})\]"
-                r"(?:\s*\|\|)?:?\s?"
-            ),
-            r"\[(?!(?:epoch|step|iter|batch|fold|stage))[a-z]{2,20}(?P<role_rank>\d{1,6})(?:\|\d+)?\]:\s?",
-            (
-                r"\[(?P<mpi_job>\d{1,18}),(?:mpirank:)?(?P<mpi_rank>\d{1,18})(?:,algo-\d{1,6})?\]"
-                r"<(?:stdout|stderr|stddiag)>:?\s?"
-            ),
-            # containerd's log files; kubectl logs --prefix; docker compose
-            r"(?P<stream>stdout|stderr) [FP] ",
-            r"\[pod/(?P<pod>[\w.\-]{1,253}/[\w.\-]{1,63})\] ",
-            r"(?P<service>[a-z][\w.\-]{0,60}[\-_]\d\w{0,9})\s{1,30}\| ",
-            (
-                r"\[PG (?:ID )?(?P<pg>\w+)(?: PG GUID (?P<guid>[^\]\s]*))?"
-                r"(?: Rank (?P<pg_rank>\d{1,18}))?\]\s?"
-            ),
-            r"\[(?P<pg_any>PG [^\]]{1,80}) Rank (?P<pg_any_rank>\d{1,18})\]\s?",
-            r"\((?P<actor>[A-Za-z_][\w.:\-]*) pid=(?P<pid>\d{1,18})(?:, ip=(?P<ip>[\d.]+))?\)\s?",
-            r"\[?(?P<glog>[IWEFCV])(?P<glog_date>\d{3,4}) " + _CLOCK.replace("P<", "P<g_") +
-            r"(?:\s+\d+)?\s+(?P<glog_source>[\w./\-<>]+:\d+)\]\s?",
-            r"\[(?P<letter>[IWEFCD]) (?=\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)",
-            r"\[(?P<tag>[IWEFCV]) (?P<tag_source>[\w./]+\.(?:cpp|cc|h|hpp|py):\d+)\]\s?",
-            r"\[?" + _DATE + r"[T_ ]" + _CLOCK + _ZONE + _AFTER_STAMP,
-            r"\[?" + _CLOCK.replace("P<", "P<t_") + _AFTER_STAMP,
-            r"\[\s*(?P<uptime>\d{1,9}\.\d{3,9})\]\s+",
+            r"\[(?:rank|default|RANK|Rank|RANK:|local_rank|worker)[ =:]{0,2}(?P<rank>\d{1,6})\]"
+            r"(?:\s*\|\|)?:?\s?"
+        ),
+    ),
+    (
+        "[",
+        (
+            r"\[(?!(?:epoch|step|iter|batch|fold|stage))[a-z]{2,20}(?P<role_rank>\d{1,6})"
+            r"(?:\|\d+)?\]:\s?"
+        ),
+    ),
+    (
+        "[",
+        (
+            r"\[(?P<mpi_job>\d{1,18}),(?:mpirank:)?(?P<mpi_rank>\d{1,18})(?:,algo-\d{1,6})?\]"
+            r"<(?:stdout|stderr|stddiag)>:?\s?"
+        ),
+    ),
+    # containerd's log files; kubectl logs --prefix; docker compose
+    ("a", r"(?P<stream>stdout|stderr) [FP] "),
+    ("[", r"\[pod/(?P<pod>[\w.\-]{1,253}/[\w.\-]{1,63})\] "),
+    ("a", r"(?P<service>[a-z][\w.\-]{0,60}[\-_]\d\w{0,9})\s{1,30}\| "),
+    (
+        "[",
+        (
+            r"\[PG (?:ID )?(?P<pg>\w+)(?: PG GUID (?P<guid>[^\]\s]*))?"
+            r"(?: Rank (?P<pg_rank>\d{1,18}))?\]\s?"
+        ),
+    ),
+    ("[", r"\[(?P<pg_any>PG [^\]]{1,80}) Rank (?P<pg_any_rank>\d{1,18})\]\s?"),
+    (
+        "(",
+        (
+            r"\((?P<actor>[A-Za-z_][\w.:\-]*) pid=(?P<pid>\d{1,18})(?:, ip=(?P<ip>[\d.]+))?\)\s?"
+        ),
+    ),
+    (
+        "[a",
+        (
+            r"\[?(?P<glog>[IWEFCV])(?P<glog_date>\d{3,4}) " + _CLOCK.replace("P<", "P<g_")
+            + r"(?:\s+\d+)?\s+(?P<glog_source>[\w./\-<>]+:\d+)\]\s?"
+        ),
+    ),
+    ("[", r"\[(?P<letter>[IWEFCD]) (?=\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"),
+    ("[", r"\[(?P<tag>[IWEFCV]) (?P<tag_source>[\w./]+\.(?:cpp|cc|h|hpp|py):\d+)\]\s?"),
+    ("[0", r"\[?" + _DATE + r"[T_ ]" + _CLOCK + _ZONE + _AFTER_STAMP),
+    ("[0", r"\[?" + _CLOCK.replace("P<", "P<t_") + _AFTER_STAMP),
+    ("[", r"\[\s*(?P<uptime>\d{1,9}\.\d{3,9})\]\s+"),
+    (
+        "a",
+        (
             r"(?P<sys_month>" + _MONTH_NAMES + r")\s+(?P<sys_day>\d{1,2}) "
-            + _CLOCK.replace("P<", "P<s_") + r" (?P<sys_host>[\w.\-]+) (?=[\w.\-/]+(?:\[\d+\])?:)",
-            r"(?P<srun>\d{1,5}): (?=\S| {2,}|$)",
-            r"\[(?P<level>" + _LEVEL_WORDS + r")\s*\]:?\s?",
+            + _CLOCK.replace("P<", "P<s_") + r" (?P<sys_host>[\w.\-]+) (?=[\w.\-/]+(?:\[\d+\])?:)"
+        ),
+    ),
+    ("0", r"(?P<srun>\d{1,5}): (?=\S| {2,}|$)"),
+    ("[", r"\[(?P<level>" + _LEVEL_WORDS + r")\s*\]:?\s?"),
+    (
+        "a",
+        (
             r"(?P<bare_level>" + _LEVEL_WORDS + r")(?:\s*[|:]\s+|\s*-\s+"
-            r"|\s+(?=[\w./]+\.py:|[a-z][\w.\-]{1,40}: ))",
-            r"\[(?P<py_source>[\w./\-]+\.py:\d+(?::\w+)?)\]\s?",
-            r"(?i:rank) ?#?(?P<word_rank>\d{1,5}) ?[:|] ",
-            r"(?P<loguru>[\w.<>]{1,80}:[\w.<>]{1,80}:\d{1,6}) - ",
-            r"(?P<logger>[A-Za-z_][\w.]{1,60}) - (?=(?:" + _LEVEL_WORDS + r") - )",
-            (
-                r"(?P<host>(?:\d{1,3}(?:\.\d{1,3}){3})|(?:[A-Za-z][A-Za-z0-9\-]{1,40}[\-.]?\d+"
-                r"(?:\.[a-z][\w\-.]{1,80})?)): (?=\S| {2,})"
-            ),
-            r"(?P<kernel>kernel): ",
-        )
-    )
+            r"|\s+(?=[\w./]+\.py:|[a-z][\w.\-]{1,40}: ))"
+        ),
+    ),
+    ("[", r"\[(?P<py_source>[\w./\-]+\.py:\d+(?::\w+)?)\]\s?"),
+    ("a", r"(?i:rank) ?#?(?P<word_rank>\d{1,5}) ?[:|] "),
+    ("0a", r"(?P<loguru>[\w.<>]{1,80}:[\w.<>]{1,80}:\d{1,6}) - "),
+    ("a", r"(?P<logger>[A-Za-z_][\w.]{1,60}) - (?=(?:" + _LEVEL_WORDS + r") - )"),
+    (
+        "0a",
+        (
+            r"(?P<host>(?:\d{1,3}(?:\.\d{1,3}){3})|(?:[A-Za-z][A-Za-z0-9\-]{1,40}[\-.]?\d+"
+            r"(?:\.[a-z][\w\-.]{1,80})?)): (?=\S| {2,})"
+        ),
+    ),
+    ("a", r"(?P<kernel>kernel): "),
 )  # fmt: skip
+_PREFIX_BY_START = {
+    start: regex("|".join(text for starts, text in _PREFIXES if start in starts))
+    for start in "[(0a"
+}
 _NOT_HOSTS = regex(
     r"(?i)(?:epoch|step|iter(?:ation)?|rank|gpu|cuda|layer|worker|sm|batch|fold|node_rank|level|"
     r"stage|note|error|torch|python|bf|fp|int|float|uint|utf|block|expert|head|shard|loss|acc|top|"
@@ -372,6 +413,7 @@ _NOT_HOSTS = regex(
 )
 _MEMBER_RANK = regex(r"\[Rank (?P<rank>\d{1,18})\]\s?")
 _BOX = regex(r"[│┃|]\s?(?P<inner>.*)[│┃]\Z")
+_BOX_CORNERS = frozenset("╭╰┏┗┌└├")
 _BOX_EDGE = regex(r"[╭╰┏┗┌└├][─━╌\s\w().\[\]:]*[╮╯┓┛┐┘┤]?\Z")
 _FRAME = regex(r'^\s*(?:>\s*)?File "[^"\n]{1,1000}", line \d+')
 _RICH_CODE = regex(r"^\s*(?:❱\s*)?\d+ │? ")
@@ -441,7 +483,7 @@ def _split_bars(text: str, number: int, limits: Limits) -> Iterator[Line]:
     line = _parse(text, number, limits)
     rest, whole = line.text, line.whole
     for _ in range(64):
-        if "]" not in rest or ":" not in rest or "[" not in rest:
+        if "]" not in rest or _BAR_CLOCK.search(rest) is None:
             break
         found = _BAR.search(rest)
         if found is None:
@@ -498,7 +540,7 @@ def _parse(text: str, number: int, limits: Limits) -> Line:
         if boxed:
             line.is_boxed = True
             body = boxed["inner"].rstrip()
-    if len(body) > 8 and _BOX_EDGE.match(body.strip()):
+    if len(body) > 8 and body.lstrip()[0:1] in _BOX_CORNERS and _BOX_EDGE.match(body.strip()):
         body = ""
     line.text = body
     if not line.level or line.level == "I":
@@ -510,7 +552,7 @@ def _parse(text: str, number: int, limits: Limits) -> Line:
 
 
 def _is_warning(body: str) -> bool:
-    if ("arning" in body or "WARNING" in body) and _WARNING_LINE.search(body, 0, 500):
+    if ("Warning" in body or body.lstrip()[:7] == "WARNING") and _WARNING_LINE.search(body, 0, 500):
         return True
     return body[:1] == "{" and _LEVEL_FIELD.search(body, 0, 500) is not None
 
@@ -519,7 +561,7 @@ def _strip_prefixes(line: Line, text: str) -> int:
     at = 0
     for _ in range(8):
         indent = len(text) - len(text[at:].lstrip(" ")) if at == 0 else at
-        found = _PREFIX.match(text, indent if at == 0 and indent <= 2 else at)
+        found = _match_prefix(text, indent if at == 0 and indent <= 2 else at)
         if found is None:
             break
         kind = found.lastgroup
@@ -536,33 +578,40 @@ def _strip_prefixes(line: Line, text: str) -> int:
     return at
 
 
+def _match_prefix(text: str, at: int) -> re.Match[str] | None:
+    start = text[at : at + 1]
+    if start not in ("[", "("):
+        if not (start.isalnum() or start in ("_", ".", "<")):
+            return None
+        start = "0" if start.isdigit() else "a"
+    return _PREFIX_BY_START[start].match(text, at)
+
+
 def _take(line: Line, found: re.Match[str]) -> None:
     """Writes what one prefix says into the line."""
+    said = found.groupdict().get
     for name in ("rank", "mpi_rank", "role_rank", "pg_rank", "pg_any_rank", "srun", "word_rank"):
-        if found[name] is not None and (line.rank is None or name in ("pg_rank", "rank")):
-            line.rank = int(found[name])
-    if found["pg"] is not None:
-        line.group = found["guid"] or found["pg"]
-    if found["host"] or found["ip"] or found["sys_host"]:
-        line.host = found["host"] or found["ip"] or found["sys_host"]
-    level = (
-        found["glog"] or found["letter"] or found["tag"] or found["level"] or found["bare_level"]
-    )
+        if (rank := said(name)) is not None and (line.rank is None or name in ("pg_rank", "rank")):
+            line.rank = int(rank)
+    if (group := said("pg")) is not None:
+        line.group = said("guid") or group
+    if host := said("host") or said("ip") or said("sys_host"):
+        line.host = host
+    level = said("glog") or said("letter") or said("tag") or said("level") or said("bare_level")
     if level:
         line.level = _LEVELS[level]
-    source = found["glog_source"] or found["tag_source"] or found["py_source"]
+    source = said("glog_source") or said("tag_source") or said("py_source")
     if source:
         line.source = source
     if line.time is not None:
         # The outermost stamp is on every line and of one clock; those behind it are the program's.
         return
-    if found["glog_date"]:
-        date = found["glog_date"]
+    if date := said("glog_date"):
         month, day = int(date[:-2]), int(date[-2:])
         line.time = _moment(month, day, found, "g_")
-    elif found["month"]:
+    elif said("month"):
         line.time = _moment(int(found["month"]), int(found["day"]), found, "")
-    elif found["sys_month"]:
+    elif said("sys_month"):
         line.time = _moment(_MONTHS[found["sys_month"]], int(found["sys_day"]), found, "s_")
 
 

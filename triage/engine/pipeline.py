@@ -281,7 +281,7 @@ class _Scanner:
         self._opened = 0
         self._fed = 0
         self._window_end = 0
-        self._tail: deque[Block] = deque()
+        self._tail: deque[tuple[Block, list[tuple[int, int]] | None]] = deque()
         self._tail_bytes = 0
         self._hit_keys: set[tuple[int, str]] = set()
         self._per_pattern: dict[str, int] = {}
@@ -298,28 +298,30 @@ class _Scanner:
 
     def feed(self, block: Block) -> None:
         """Holds the last blocks back: what turns out to be the tail is read line by line."""
-        self._tail.append(block)
+        # A block that follows another is searched while the processor's cache still holds it.
+        events = self._search(block) if self._tail else None
+        self._tail.append((block, events))
         self._tail_bytes += len(block.data)
-        while self._tail_bytes - len(self._tail[0].data) >= self._limits.tail_bytes:
-            oldest = self._tail.popleft()
+        while self._tail_bytes - len(self._tail[0][0].data) >= self._limits.tail_bytes:
+            oldest, found = self._tail.popleft()
             self._tail_bytes -= len(oldest.data)
-            self._read_middle(oldest)
+            self._read_middle(oldest, self._search(oldest) if found is None else found)
 
-    def _read_middle(self, block: Block) -> None:
+    def _search(self, block: Block) -> list[tuple[int, int]]:
         if self._sieve is None:
             self._sieve = self._compiled.matcher.for_long_text()
-        events = self._sieve.find(block.data)
+        return self._sieve.find(block.data)
+
+    def _read_middle(self, block: Block, events: list[tuple[int, int]]) -> None:
         start = 0
         if self._fed < self._limits.head_bytes:
             start = _line_end(block.data, min(self._limits.head_bytes - self._fed, len(block.data)))
             self._read(block.data, 0, start, block.first_line)
         self._fed += len(block.data)
         if start < len(block.data):
-            self._read_windows(block, start, events, self._sieve)
+            self._read_windows(block, start, events)
 
-    def _read_windows(
-        self, block: Block, start: int, events: list[tuple[int, int]], finder: Finder
-    ) -> None:
+    def _read_windows(self, block: Block, start: int, events: list[tuple[int, int]]) -> None:
         data = block.data
         position, line = start, block.first_line + data.count(b"\n", 0, start)
         if self._window_end >= line:
@@ -338,7 +340,7 @@ class _Scanner:
             if seen >= self._limits.hits_per_pattern and not is_odd:
                 self._count(number)
                 if not is_dump:
-                    finder.mute(number)
+                    self._mute(number)
                 continue
             end = _line_end(data, offset + 1)
             if not self._may_match(number, data[begin:end]):
@@ -392,6 +394,10 @@ class _Scanner:
             pattern.search(line.whole or line.text) is not None
             for line in split_line(raw, 0, self._limits)
         )
+
+    def _mute(self, number: int) -> None:
+        if self._sieve is not None:
+            self._sieve.mute(number)
 
     def _count(self, number: int) -> None:
         if number < self._compiled.structure:
@@ -592,7 +598,7 @@ class _Scanner:
         return replace(hit, handled=True) if self._around.copes_with(hit) else hit
 
     def finish(self) -> Evidence:
-        for block in self._tail:
+        for block, _ in self._tail:
             self._read(block.data, 0, len(block.data), block.first_line)
         self._tracebacks.finish()
         self._stacks.finish()
