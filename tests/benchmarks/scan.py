@@ -62,7 +62,9 @@ def measure(command: Sequence[str | Path]) -> Cost:
     """Runs the command to its end; exit status 1 counts as an answer, above is an error."""
     with tempfile.TemporaryFile() as out:
         start = time.monotonic()
-        process = subprocess.Popen([str(part) for part in command], stdout=out, cwd=ROOT)
+        process = subprocess.Popen(
+            [str(part) for part in command], stdout=out, cwd=ROOT, env=_environment()
+        )
         _, status, usage = os.wait4(process.pid, 0)
         elapsed_s = time.monotonic() - start
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -76,6 +78,11 @@ def measure(command: Sequence[str | Path]) -> Cost:
         peak_bytes=usage.ru_maxrss * _MAXRSS_BYTES,
         output=output,
     )
+
+
+def _environment() -> dict[str, str]:
+    """As an installation runs: Python may keep what it compiled."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 def find_rg() -> str | None:

@@ -7,7 +7,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from triage.engine import store
-from triage.engine.patterns import Literal, Pattern, healthy_text, prefilter_regex
+from triage.engine.patterns import (
+    Literal,
+    Pattern,
+    healthy_text,
+    is_common,
+    prefilter_regex,
+)
 from triage.engine.sieve import (
     ATOM_BYTES,
     Atom,
@@ -110,11 +116,8 @@ def _expressions(patterns: Sequence[Pattern], *, literals_only: bool = False) ->
 
 def _is_noisy(literals: Sequence[Literal]) -> bool:
     """Whether healthy logs hold one of the literals: each such line would cost a callback."""
-    exact = healthy_text()
-    lower = exact.lower()
     return any(
-        len(text) < _SHORT_LITERAL_BYTES
-        or (text.lower() in lower if ignore_case else text in exact)
+        len(text) < _SHORT_LITERAL_BYTES or is_common(text, ignore_case=ignore_case)
         for text, ignore_case in literals
     )
 

@@ -25,6 +25,7 @@ _MAX_REPEATS = 4
 _MAX_CLASS = 10
 # `re` searches a line of this length in a microsecond or two, RE2's Python side takes 30.
 _SHORT_CHARS = 400
+_TRIES_BEFORE_RE = 24
 # Beyond this, only what stands around a pattern's literals is searched.
 _LONG_CHARS = 4_000
 _AROUND_CHARS = 2_000
@@ -50,13 +51,14 @@ class Pattern:
     linear. Raises syntax.PatternError for a text that no entry may hold.
     """
 
-    __slots__ = ("__dict__", "literals", "reviewed", "text")
+    __slots__ = ("__dict__", "literals", "reviewed", "text", "tries")
 
     literals: tuple[Literal, ...] | None
 
     def __init__(self, text: str, *, reviewed: bool = False) -> None:
         self.text = text
         self.reviewed = reviewed
+        self.tries = 0
         self.literals = required_literals(syntax.parse(text))
 
     @classmethod
@@ -67,14 +69,16 @@ class Pattern:
         pattern = cls.__new__(cls)
         pattern.text = text
         pattern.reviewed = reviewed
+        pattern.tries = 0
         pattern.literals = literals
         return pattern
 
     @cached_property
     def is_telling(self) -> bool:
-        """Whether its literals are long enough to be worth a look wherever they stand."""
-        return bool(self.literals) and all(
-            len(text) >= TELLING_BYTES for text, _ in self.literals or ()
+        """Whether its literals are worth a look wherever they stand: long, and not in every log."""
+        return bool(self.literals) and not any(
+            len(text) < TELLING_BYTES or is_common(text, ignore_case=ignore_case)
+            for text, ignore_case in self.literals or ()
         )
 
     @cached_property
@@ -103,7 +107,7 @@ class Pattern:
 
         An escaped message is not looked into: the answer is then always yes.
         """
-        if self.reviewed and len(line) <= _SHORT_CHARS:
+        if self._is_worth_re(line):
             regex = self._quick_loose_regex if self.is_anchored else self._quick_regex
             return regex.search(line) is not None or "\\n" in line
         if len(line) > _LONG_CHARS:
@@ -113,7 +117,7 @@ class Pattern:
     def search(self, text: str) -> Found | None:
         """The first match in a line, or None; in a very long one, around its literals only."""
         found: Found | None
-        if self.reviewed and len(text) <= _SHORT_CHARS:
+        if self._is_worth_re(text):
             found = self._quick_regex.search(text)
             return found
         if len(text) <= _LONG_CHARS:
@@ -123,6 +127,13 @@ class Pattern:
             if (found := self._regex.search(text[start:end])) is not None:
                 return _Moved(found, start)
         return None
+
+    def _is_worth_re(self, text: str) -> bool:
+        """Whether `re` answers sooner; to compile for it takes as long as RE2 needs for many."""
+        if not self.reviewed or len(text) > _SHORT_CHARS:
+            return False
+        self.tries += 1
+        return self.tries > _TRIES_BEFORE_RE
 
     def _places(self, text: str) -> list[tuple[int, int]]:
         """The parts of a long line that can hold a match, in order; some overlap."""
@@ -215,14 +226,26 @@ def _worth(texts: frozenset[str]) -> float:
     a look at every line that holds it.
     """
     shortest = min(len(text.encode()) for text in texts)
-    is_common = any(text.encode() in healthy_text() for text in texts)
-    return shortest - 0.1 * len(texts) - (_COMMON_COSTS if is_common else 0)
+    costs = _COMMON_COSTS if any(is_common(text.encode()) for text in texts) else 0
+    return shortest - 0.1 * len(texts) - costs
 
 
 @cache
 def healthy_text() -> bytes:
     """What healthy runs print."""
     return (Path(__file__).parent / "healthy.txt").read_bytes()
+
+
+@cache
+def _healthy_in_small_letters() -> bytes:
+    return healthy_text().lower()
+
+
+def is_common(text: bytes, *, ignore_case: bool = False) -> bool:
+    """Whether healthy runs print this."""
+    if ignore_case:
+        return text.lower() in _healthy_in_small_letters()
+    return text in healthy_text()
 
 
 def _exactly(operator: Any, argument: Any) -> frozenset[str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
 
 from triage.engine.evidence import Hit, Traceback
 from triage.engine.lines import Line
@@ -118,6 +119,7 @@ _TASK_LIST = regex(
 )
 
 
+@lru_cache(maxsize=512)
 def is_handled(text: str) -> bool:
     """Whether the line itself says that the error was dealt with."""
     if (attempt := _ATTEMPT.search(text)) is not None:
