@@ -350,6 +350,12 @@ _PREFIXES = (
     ("[", r"\[(?P<tag>[IWEFCV]) (?P<tag_source>[\w./]+\.(?:cpp|cc|h|hpp|py):\d+)\]\s?"),
     ("[0", r"\[?" + _DATE + r"[T_ ]" + _CLOCK + _ZONE + _AFTER_STAMP),
     ("[0", r"\[?" + _CLOCK.replace("P<", "P<t_") + _AFTER_STAMP),
+    # dmesg -T
+    (
+        "[",
+        r"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?P<k_month>" + _MONTH_NAMES + r")\s+"
+        + r"(?P<k_day>\d{1,2}) " + _CLOCK.replace("P<", "P<k_") + r" \d{4}\] ",
+    ),
     ("[", r"\[\s*(?P<uptime>\d{1,9}\.\d{3,9})\]\s+"),
     (
         "a",
@@ -590,6 +596,8 @@ def _take(line: Line, found: re.Match[str]) -> None:
         line.time = _moment(month, day, found, "g_")
     elif said("month"):
         line.time = _moment(int(found["month"]), int(found["day"]), found, "")
+    elif said("k_month"):
+        line.time = _moment(_MONTHS[found["k_month"]], int(found["k_day"]), found, "k_")
     elif said("sys_month"):
         line.time = _moment(_MONTHS[found["sys_month"]], int(found["sys_day"]), found, "s_")
 

@@ -210,7 +210,12 @@ def main(arguments: Sequence[str], program: str) -> int:
     except CatalogError as error:
         print(f"the catalog is broken: {error}", file=sys.stderr)
         return 1
-    return run(options.files, catalog, as_json=options.json, together=options.together)
+    try:
+        return run(options.files, catalog, as_json=options.json, together=options.together)
+    except BrokenPipeError:
+        # Whoever reads wanted no more, as `head` does; the interpreter must not try to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13
 
 
 def run(names: Sequence[str], catalog: Catalog, *, as_json: bool, together: bool) -> int:

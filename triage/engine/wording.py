@@ -40,7 +40,7 @@ _HANDLED = regex(
     r"(?:is |are |was |were )?left out|(?:is|are) not affected|remount(?:ing|ed)|offline|"
     r"will not be (?:logged|used|available|recorded|shown|reported|exported)|"
     r"will be disabled|disabling)\b"
-    r"|\((?:as )?expected\)|^\s*caught: |备份|备用|跳过|忽略|重试|降级|改用|已恢复"
+    r"|\bXFAIL\b|\((?:as )?expected\)|^\s*caught: |备份|备用|跳过|忽略|重试|降级|改用|已恢复"
     r"|スキップ|無視|再試行|代わりに"
     r"|건너뜀|건너뛰|무시|다시 시도|대신"
     r"|^\s*[\[【(<]?(?:警告|경고|Warnung|Avertissement|Advertencia|Aviso)[\]】)>]?[:\uff1a ]"

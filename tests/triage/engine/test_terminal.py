@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 
 from kb.catalog import Catalog
 from triage.engine.terminal import run
+
+ROOT = Path(__file__).resolve().parents[3]
 
 OOM = (
     "[rank3]: RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79 GiB total)\n"
@@ -161,3 +164,14 @@ def test_the_words_for_a_person(
     assert "because " in out
     assert "line 1: " in out
     assert all(char.isprintable() or char == "\n" for char in out)
+
+
+def test_a_reader_that_wants_no_more_is_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_text("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n" * 40)
+    command = f"{sys.executable} -m triage.engine {' '.join([str(path)] * 40)} | head -1"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.stderr == ""
+    assert str(path) in done.stdout
