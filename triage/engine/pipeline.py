@@ -114,6 +114,7 @@ def _compile(catalog: Catalog, engine: str) -> _Compiled:
     known: dict[str, Pattern] = {}
     if saved is not None:
         problems = saved[0]["problems"]
+        untelling = set(saved[0]["untelling"])
         for text, rows in saved[0]["literals"]:
             literals = rows and tuple(Literal((t.encode("latin-1"), flag)) for t, flag in rows)
             known[text] = Pattern.analysed(text, literals, reviewed=text not in foreign)
@@ -128,7 +129,8 @@ def _compile(catalog: Catalog, engine: str) -> _Compiled:
             (text, p.literals and [(t.decode("latin-1"), flag) for t, flag in p.literals])
             for text, p in known.items()
         ]
-        store.save(key, {"problems": problems, "literals": rows})
+        untelling = {text for text, pattern in known.items() if not pattern.is_telling}
+        store.save(key, {"problems": problems, "literals": rows, "untelling": sorted(untelling)})
     patterns = [known[text] for text in places if text in known]
     structure = [known.get(text) or Pattern(text, reviewed=True) for text in _STRUCTURE]
     notes = [f"{places[text]} was left out: {text!r} {why}" for text, why in problems.items()]
@@ -137,8 +139,8 @@ def _compile(catalog: Catalog, engine: str) -> _Compiled:
     everything = (*patterns, *structure)
     # What a short literal alone gives away, and what only guards another pattern, is looked for
     # where lines are read, and only there.
-    guards = _guards(catalog)
-    skipped = [n for n, p in enumerate(patterns) if not p.is_telling or p.text in guards]
+    aside = untelling | _guards(catalog)
+    skipped = [number for number, pattern in enumerate(patterns) if pattern.text in aside]
     matcher = build_matcher(everything, engine, key, skipped)
     return _Compiled(everything, len(patterns), matcher, tuple(notes))
 
