@@ -55,11 +55,15 @@ def matcher_of(texts: list[str], engine: str) -> tuple[list[Pattern], Matcher]:
     saved = store.load(key)
     if saved is not None:
         patterns = [
-            Pattern.analysed(text, rows and tuple(Literal((t.encode(), flag)) for t, flag in rows))
+            Pattern.analysed(
+                text,
+                rows and tuple(Literal((t.encode(), flag)) for t, flag in rows),
+                reviewed=True,
+            )
             for text, rows in zip(texts, saved[0], strict=True)
         ]
     else:
-        patterns = [Pattern(text) for text in texts]
+        patterns = [Pattern(text, reviewed=True) for text in texts]
         store.save(
             key, [p.literals and [(t.decode(), flag) for t, flag in p.literals] for p in patterns]
         )

@@ -61,6 +61,7 @@ _ERROR_WORDS = (
     "rror", "Exception", "ERROR", "FATAL", "CRITICAL", "fatal", "ailed", "terminate called",
     "abort", "killed", "core dumped", "hang", "stuck", "panic",
 )  # fmt: skip
+_READ_AT_ONCE_BYTES = 64 * 1024
 _SIZE_WORDS = ("world", "nranks", "num_processes", "ngpu")
 _NO_ERROR = regex(
     r"(?i)\b(?:0|no|zero|without) (?:errors?|failures?|failed)\b|errors?[:=]\s*(?:0|none)\b|"
@@ -192,8 +193,8 @@ def scan(
     """The Evidence of one text, read once in bounded memory.
 
     The stream yields bytes, plain or UTF-16; `progress` is called with (bytes read, findings so
-    far) after each block of 256 KiB. Any bytes give an Evidence; only the stream's own errors
-    come through.
+    far) after each block of 256 KiB, and more often where lines are read one by one. Any bytes
+    give an Evidence; only the stream's own errors come through.
     """
     limits = limits or Limits()
     opened = open_stream(stream, name)
@@ -205,11 +206,15 @@ def scan(
     compiled = compile_catalog(catalog, engine)
     scanner = _Scanner(compiled, limits)
     reader = BlockReader(opened.stream, limits)
-    for block in reader:
-        scanner.feed(block)
+
+    def report() -> None:
         if progress is not None:
             progress(reader.bytes_read, scanner.findings)
-    evidence = scanner.finish()
+
+    for block in reader:
+        scanner.feed(block, report)
+        report()
+    evidence = scanner.finish(report)
     evidence.name = name
     evidence.lines = reader.lines
     evidence.bytes = reader.bytes_read
@@ -298,7 +303,7 @@ class _Scanner:
 
     # ------------------------------------------------------------------ which lines are read
 
-    def feed(self, block: Block) -> None:
+    def feed(self, block: Block, report: Callable[[], None]) -> None:
         """Holds the last blocks back: what turns out to be the tail is read line by line."""
         # A block that follows another is searched while the processor's cache still holds it.
         events = self._search(block) if self._tail else None
@@ -307,18 +312,21 @@ class _Scanner:
         while self._tail_bytes - len(self._tail[0][0].data) >= self._limits.tail_bytes:
             oldest, found = self._tail.popleft()
             self._tail_bytes -= len(oldest.data)
-            self._read_middle(oldest, self._search(oldest) if found is None else found)
+            events = self._search(oldest) if found is None else found
+            self._read_middle(oldest, events, report)
 
     def _search(self, block: Block) -> list[tuple[int, int]]:
         if self._sieve is None:
             self._sieve = self._compiled.matcher.for_long_text()
         return self._sieve.find(block.data)
 
-    def _read_middle(self, block: Block, events: list[tuple[int, int]]) -> None:
+    def _read_middle(
+        self, block: Block, events: list[tuple[int, int]], report: Callable[[], None]
+    ) -> None:
         start = 0
         if self._fed < self._limits.head_bytes:
             start = _line_end(block.data, min(self._limits.head_bytes - self._fed, len(block.data)))
-            self._read(block.data, 0, start, block.first_line)
+            self._read_all(block.data[:start], block.first_line, report)
         self._fed += len(block.data)
         if start < len(block.data):
             self._read_windows(block, start, events)
@@ -405,6 +413,16 @@ class _Scanner:
         if number < self._compiled.structure:
             text = self._compiled.patterns[number].text
             self._evidence.counts[text] = self._evidence.counts.get(text, 0) + 1
+
+    def _read_all(self, data: bytes, line: int, report: Callable[[], None]) -> None:
+        """Reads every line, and says after some thousand that it is at work."""
+        begin = 0
+        while begin < len(data):
+            end = _line_end(data, min(begin + _READ_AT_ONCE_BYTES, len(data)))
+            self._read(data, begin, end, line)
+            line += data.count(b"\n", begin, end)
+            begin = end
+            report()
 
     def _read(self, data: bytes, begin: int, end: int, first: int) -> None:
         """Reads the lines between two offsets; `first` is the number of the first one."""
@@ -599,9 +617,9 @@ class _Scanner:
     def _told(self, hit: Hit) -> Hit:
         return replace(hit, handled=True) if self._around.copes_with(hit) else hit
 
-    def finish(self) -> Evidence:
+    def finish(self, report: Callable[[], None]) -> Evidence:
         for block, _ in self._tail:
-            self._read(block.data, 0, len(block.data), block.first_line)
+            self._read_all(block.data, block.first_line, report)
         self._tracebacks.finish()
         self._stacks.finish()
         evidence = self._evidence
