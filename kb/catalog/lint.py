@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kb.catalog import syntax
 from kb.catalog.loader import read_catalog
-from kb.catalog.model import RUNNABLE, Catalog, Pitfall, Reproduction, Signature
+from kb.catalog.model import END_LINE, RUNNABLE, Catalog, Pitfall, Reproduction, Signature
 
 HEADINGS = ("What you see", "Why", "Confirm", "Fix", "Prevent")
 #: How many examples of each kind, and how many references, a complete entry has at least.
@@ -209,6 +209,9 @@ class _Entry:
                 f"the fix that is run must be shown: no snippet is {pitfall.script.name}#fixed",
             )
         text = pitfall.script.read_text(encoding="utf-8", errors="replace")
+        for words in ("--fixed", END_LINE):
+            if words not in text:
+                self._error(pitfall.script, "", f"knows no {words!r}")
         if pitfall.slug in text or pitfall.slug.replace("-", "_") in text:
             self._error(pitfall.script, "", "contains its own slug: its output would prove nothing")
 

@@ -30,6 +30,8 @@ RUNNABLE = ("cpu", "gpu1", "gpuN")
 PROVES = ("cause", "stand-in", "injection")
 ENDS = ("exit", "hang")
 SCRIPT = "repro.py"
+#: The last line that a script prints, once all of it has run.
+END_LINE = "ran to its end"
 #: The whole numbers that a reproduction may take, each within a range that its entry declares.
 OPTIONS = ("world-size", "num-workers", "shm-mb", "classes")
 
@@ -161,19 +163,20 @@ class Proof:
     """What `verify` saw of an entry on one device: "cpu", or the name of the GPU.
 
     `entry` is the digest of what was verified: the script and what the entry says of itself.
+    `reason` says why a badge was not earned. `seconds` is the time of both runs.
     `broken_lines` and `fixed_lines` are the lines that decided, of either run's output.
     """
 
     device: str
     reproduced: bool
     fix_verified: bool
-    reason: str
     seconds: float
     date: str
     torch: str
     python: str
     catalog: str
     entry: str
+    reason: str = ""
     cuda: str = ""
     driver: str = ""
     broken_lines: tuple[str, ...] = ()

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kb.catalog import Catalog, Pitfall, Proof
+from kb.catalog.model import END_LINE
 from kb.catalog.proof import digest_of
-from triage.reproduction.runner import END_LINE, Outcome, device_of, reproduce
+from triage.reproduction.runner import Outcome, device_of, reproduce
 
 _DECISIVE_LINES = 5
 _LINE_CHARS = 300

@@ -11,20 +11,19 @@ import signal
 import subprocess
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from kb.catalog import Catalog, Pitfall, Reproduction
+from kb.catalog.model import END_LINE
 from triage.engine import Verdict, diagnose, scan
 from triage.reproduction import processes, sandbox
 from triage.reproduction.capture import capture
+from triage.reproduction.processes import Process
 from triage.reproduction.sandbox import Box, Capability, Command, Group, NoSandboxError
 
-#: The last line that a fixed script prints, once all of it has run.
-END_LINE = "ran to its end"
 MAX_OUTPUT_BYTES = 1 << 20
 _LEAST_LIMIT_S = 30
 _SPARE_FACTOR = 3
@@ -169,6 +168,8 @@ def reproduce(
     )
     run.go()
     output = run.output()
+    if output.startswith("bwrap: ") and run.exit_status == 1:
+        raise NoSandboxError(f"no sandbox here: {output.strip()}")
     return Outcome(
         slug=pitfall.slug,
         fixed=fixed,
@@ -240,12 +241,22 @@ class Run:
 
     def go(self) -> None:
         """Runs the script; OSError where the sandbox cannot be started."""
+        group = Group(self.box.memory_mib)
+        started = time.monotonic()
+        try:
+            self._start(group)
+            self._watch(started)
+        finally:
+            self.seconds = time.monotonic() - started
+            self._end()
+            self._tell_limits(group)
+            group.remove()
+
+    def _start(self, group: Group) -> None:
+        """The sandbox tells its first process and waits: nothing runs outside the group."""
         info_in, info_out = os.pipe()
         block_in, block_out = os.pipe()
-        # The sandbox tells its first process and waits, so that nothing runs outside the group.
         options = ["--info-fd", str(info_out), "--block-fd", str(block_in)]
-        group = Group(f"pitstop-{uuid.uuid4().hex[:12]}", self.box.memory_mib)
-        started = time.monotonic()
         try:
             with Command(
                 self.capability.interpreter,
@@ -262,25 +273,15 @@ class Run:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                 )
+        finally:
             os.close(info_out)
             os.close(block_in)
             self._first = _first_process(info_in)
             if self._first is not None:
                 group.add(self._first)
-                self._release(block_out)
-            self._watch(started)
-        finally:
-            self.seconds = time.monotonic() - started
-            self._end()
-            self._tell_limits(group)
-            group.remove()
-            for fd in (info_in, block_out):
-                os.close(fd)
-
-    @staticmethod
-    def _release(block_out: int) -> None:
-        with suppress(BrokenPipeError):
-            os.write(block_out, b"1")
+            os.close(info_in)
+            # The end of the pipe lets it go on.
+            os.close(block_out)
 
     # ------------------------------------------------------------------------------- the watch
 
@@ -325,14 +326,16 @@ class Run:
             self.stopped = "processes"
         elif now - started > self.limit_s:
             self.stopped = "time"
-        elif not self.may_stand_still and self._stands_still(now, sum(p.cpu_s for p in tree)):
+        elif not self.may_stand_still and self._stands_still(now, tree):
             self.stopped = "hung"
         if self.stopped in ("time", "hung"):
             py_spy = sandbox.find_py_spy(self.capability.interpreter)
             self._capture = capture(process.pid, py_spy)
 
-    def _stands_still(self, now: float, cpu_s: float) -> bool:
-        if abs(cpu_s - self._still_cpu_s) > _STILL_CPU_S:
+    def _stands_still(self, now: float, tree: list[Process]) -> bool:
+        """Whether nothing has run for a while, nor waits for a core or a disk."""
+        cpu_s = sum(p.cpu_s for p in tree)
+        if abs(cpu_s - self._still_cpu_s) > _STILL_CPU_S or any(p.state in "RD" for p in tree):
             self._still_since, self._still_cpu_s = now, cpu_s
         return now - self._still_since > _STILL_S
 

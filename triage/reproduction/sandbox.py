@@ -11,6 +11,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -403,9 +404,11 @@ def _candidates(name: str, own: str) -> Iterator[tuple[str, Path]]:
 class Group:
     """A control group for one sandbox, where this machine lets us have one; else without effect."""
 
-    def __init__(self, name: str, memory_mib: int) -> None:
+    def __init__(self, memory_mib: int) -> None:
         self._folders: dict[str, Path] = {}
+        name = f"{_GROUP}{os.getpid()}-{uuid.uuid4().hex[:12]}"
         for controller, parent in cgroup_folders().items():
+            _sweep(parent)
             folder = parent / name
             try:
                 folder.mkdir(exist_ok=True)
@@ -424,6 +427,8 @@ class Group:
         for name in ("memory.max", "memory.limit_in_bytes"):
             if (folder / name).exists():
                 (folder / name).write_text(str(memory_mib << 20))
+        with suppress(OSError):
+            (folder / "memory.swap.max").write_text("0")
 
     def add(self, pid: int) -> None:
         """Puts the process in; what it starts later is in as well."""
@@ -453,3 +458,13 @@ class Group:
 
 
 _MEMORY_EVENTS = ("memory.events", "memory.oom_control")
+_GROUP = "pitstop-"
+
+
+def _sweep(parent: Path) -> None:
+    """Takes away the groups of runners that were killed."""
+    for folder in parent.glob(f"{_GROUP}*-*"):
+        owner = folder.name.removeprefix(_GROUP).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            with suppress(OSError):
+                folder.rmdir()
