@@ -158,7 +158,7 @@ def probe(python: str) -> Capability:
             False, "no sandbox here: bubblewrap is not installed (apt install bubblewrap)", **about
         )
     why = ""
-    for mode in _modes():
+    for mode in modes():
         try:
             found = _ask(python, mode)
         except NoSandboxError as error:
@@ -167,12 +167,12 @@ def probe(python: str) -> Capability:
         torch_why = found.pop("torch_why", "")
         found.pop("uid")
         found["devices"] = tuple(found["devices"])
-        why = f"no torch here: {torch_why} (pip install 'pitstop[repro]')" if torch_why else ""
+        why = f"no torch here: {torch_why} (it comes with the extra `repro`)" if torch_why else ""
         return Capability(True, why, mode=mode, **about, **found)
     return Capability(False, f"no sandbox here: {why}", **about)
 
 
-def _modes() -> list[str]:
+def modes() -> list[str]:
     """Ways to become nobody: by giving up root's rights, or in a user namespace of one's own.
 
     The kernel never counts the processes of the host's root, whatever he is called inside: so he

@@ -51,7 +51,7 @@ def _traces() -> tuple[set[str], set[str]]:
     """What runs could leave: entries of shared folders, and control groups."""
     folders = [Path(p) for p in ("/tmp", "/dev/shm")]
     entries = {str(p) for f in folders if f.is_dir() for p in f.iterdir()}
-    groups = {str(p) for p in Path("/sys/fs/cgroup").glob("**/pitstop-*")}
+    groups = {str(p) for p in Path("/sys/fs/cgroup").glob(f"**/pitstop-{os.getpid()}-*")}
     return {e for e in entries if "pytest" not in e}, groups
 
 

@@ -71,8 +71,15 @@ for place in sys.argv[1:]:
 """
 
 
-def test_a_script_that_forks_endlessly_is_stopped(run_script: Callable[..., Run]) -> None:
-    run = run_script(_FORKS, memory_mib=4096)
+@pytest.mark.parametrize("mode", sandbox.modes())
+def test_a_script_that_forks_endlessly_is_stopped(
+    capability: Capability, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "cgroup_folders", dict)
+    run = Run(
+        _FORKS.encode(), [], Box(4096), dataclasses.replace(capability, mode=mode), limit_s=20
+    )
+    run.go()
     assert (run.stopped, run.exit_status) == ("processes", None)
     assert run.seconds < 15
 
