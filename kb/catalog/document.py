@@ -12,7 +12,9 @@ from kb.catalog.model import (
     Catalog,
     Example,
     Fix,
+    Option,
     Pitfall,
+    Proof,
     Reference,
     Reproduction,
     Signature,
@@ -39,28 +41,31 @@ def from_document(document: dict[str, Any]) -> Catalog:
 def _pitfall(row: dict[str, Any]) -> Pitfall:
     folder = Path(row["folder"])
     examples = folder / "examples"
-    reproduction = row["reproduction"]
     return Pitfall(
         **row
         | {
             "folder": folder,
             "explains": tuple(row["explains"]),
             "confirm": tuple(row["confirm"]),
-            "signatures": tuple(map(_signature, row["signatures"])),
+            "signatures": tuple(Signature(**_with_tuples(s)) for s in row["signatures"]),
             "fixes": tuple(Fix(**fix) for fix in row["fixes"]),
             "references": tuple(Reference(**reference) for reference in row["references"]),
             "examples": tuple(
                 Example(**example | {"path": examples / example["path"]})
                 for example in row["examples"]
             ),
-            "reproduction": reproduction and Reproduction(**reproduction),
+            "reproduction": row["reproduction"] and _reproduction(row["reproduction"]),
+            "proofs": tuple(Proof(**_with_tuples(proof)) for proof in row["proofs"]),
         }
     )
 
 
-def _signature(row: dict[str, Any]) -> Signature:
-    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
-    return Signature(**fields)
+def _reproduction(row: dict[str, Any]) -> Reproduction:
+    return Reproduction(**row | {"options": tuple(Option(**o) for o in row["options"])})
+
+
+def _with_tuples(row: dict[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
 
 
 def state_of(folders: Sequence[Path]) -> list[tuple[str, int, int]]:

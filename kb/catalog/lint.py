@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kb.catalog import syntax
 from kb.catalog.loader import read_catalog
-from kb.catalog.model import Catalog, Pitfall, Signature
+from kb.catalog.model import END_LINE, RUNNABLE, Catalog, Pitfall, Reproduction, Signature
 
 HEADINGS = ("What you see", "Why", "Confirm", "Fix", "Prevent")
 #: How many examples of each kind, and how many references, a complete entry has at least.
@@ -91,7 +91,11 @@ class _Entry:
         self._index = pitfall.folder / "examples" / "index.toml"
 
     def check(self) -> None:
-        rules: list[Callable[[], None]] = [self._check_examples, self._check_links]
+        rules: list[Callable[[], None]] = [
+            self._check_examples,
+            self._check_links,
+            self._check_reproduction,
+        ]
         if self.pitfall.status in _COMPLETE:
             rules.append(self._check_complete)
         for number, signature in enumerate(self.pitfall.signatures):
@@ -179,6 +183,37 @@ class _Entry:
                     f"link {target}",
                     "leads nowhere; another entry is /pitfalls/its-slug/",
                 )
+
+    # --------------------------------------------------------------------------- the reproduction
+
+    def _check_reproduction(self) -> None:
+        pitfall = self.pitfall
+        reproduction = pitfall.reproduction or Reproduction("none")
+        if not pitfall.script.is_file():
+            for key in ("differs", "proves", "seconds", "memory_mib", "options"):
+                if getattr(reproduction, key):
+                    problem = f"says how {pitfall.script.name} is run, and there is none"
+                    self._error(self._toml, f"reproduction.{key}", problem)
+            return
+        if reproduction.where not in RUNNABLE:
+            problem = f"expected {' or '.join(RUNNABLE)} where there is a script"
+            self._error(self._toml, "reproduction.where", problem)
+        for key in ("differs", "proves", "seconds", "memory_mib"):
+            if not getattr(reproduction, key):
+                problem = f"is missing where there is a {pitfall.script.name}"
+                self._error(self._toml, f"reproduction.{key}", problem)
+        if reproduction.proves == "cause" and not any(fix.is_run for fix in pitfall.fixes):
+            self._error(
+                self._toml,
+                "reproduction.proves",
+                f"the fix that is run must be shown: no snippet is {pitfall.script.name}#fixed",
+            )
+        text = pitfall.script.read_text(encoding="utf-8", errors="replace")
+        for words in ("--fixed", END_LINE):
+            if words not in text:
+                self._error(pitfall.script, "", f"knows no {words!r}")
+        if pitfall.slug in text or pitfall.slug.replace("-", "_") in text:
+            self._error(pitfall.script, "", "contains its own slug: its output would prove nothing")
 
     def _check_complete(self) -> None:
         pitfall = self.pitfall

@@ -11,10 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kb.catalog import proof
 from kb.catalog.model import (
     ADVICE,
+    ENDS,
     GROUPS,
+    OPTIONS,
+    PROVES,
     ROLES,
+    SCRIPT,
     SEVERITIES,
     STATUSES,
     STRENGTHS,
@@ -23,6 +28,7 @@ from kb.catalog.model import (
     CatalogError,
     Example,
     Fix,
+    Option,
     Pitfall,
     Reference,
     Reproduction,
@@ -41,7 +47,10 @@ _SIGNATURE_KEYS = {
 }  # fmt: skip
 _FIX_KEYS = {"title", "snippet", "language", "versions", "note"}
 _REFERENCE_KEYS = {"title", "url"}
-_REPRODUCTION_KEYS = {"where", "reason"}
+_REPRODUCTION_KEYS = {
+    "where", "reason", "differs", "proves", "ends", "seconds", "memory_mib", "shm_mib",
+    "scratch_mib", "options",
+}  # fmt: skip
 _EXAMPLE_KEYS = {"file", "source", "torch", "expect", "rank"}
 _LANGUAGES = {
     ".py": "python", ".sh": "bash", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml",
@@ -62,9 +71,10 @@ def is_slug(text: str) -> bool:
 def load_catalog(folders: Sequence[Path] | None = None) -> Catalog:
     """All entries of these folders (default: the built-in ones) in the order of their slugs.
 
-    The version is a hash over every file read, so equal catalogs have equal versions wherever
-    they lie. Raises CatalogError for the first fault; a slug that two folders hold is a fault.
-    Patterns are not compiled here: `lint` refuses bad ones, and the engine leaves them out.
+    The version is a hash over every file but the proofs, which say how an entry fared and not
+    what it is: equal catalogs have equal versions wherever they lie. Raises CatalogError for the
+    first fault; a slug that two folders hold is a fault. Patterns are not compiled here: `lint`
+    refuses bad ones, and the engine leaves them out.
     """
     catalog, faults = read_catalog(folders)
     for fault in faults:
@@ -125,7 +135,8 @@ def load_pitfall(folder: Path) -> Pitfall:
         fixes=tuple(_fix(t, folder) for t in table.tables("fix", _FIX_KEYS)),
         references=tuple(_reference(t) for t in table.tables("reference", _REFERENCE_KEYS)),
         examples=_examples(folder),
-        reproduction=_reproduction(table),
+        reproduction=_reproduction(table, folder),
+        proofs=proof.read(folder),
         guide=_read_guide(folder),
         folder=folder,
     )
@@ -237,6 +248,7 @@ def _fix(table: _Table, folder: Path) -> Fix:
         language=language or "python",
         versions=table.text("versions", default=""),
         note=table.text("note", default=""),
+        source=source if snippet is not source else "",
     )
 
 
@@ -267,14 +279,45 @@ def _reference(table: _Table) -> Reference:
     return reference
 
 
-def _reproduction(table: _Table) -> Reproduction | None:
+def _reproduction(table: _Table, folder: Path) -> Reproduction | None:
     value = table.data.get("reproduction")
     if value is None:
         return None
     if not isinstance(value, dict):
         raise table.fail("reproduction", "expected a [reproduction] table")
     part = _Table(table.path, "reproduction.", value, _REPRODUCTION_KEYS)
-    return Reproduction(where=part.choice("where", WHERE), reason=part.text("reason", default=""))
+    return Reproduction(
+        where=part.choice("where", WHERE),
+        reason=part.text("reason", default=""),
+        has_script=(folder / SCRIPT).is_file(),
+        differs=part.text("differs", default=""),
+        proves=part.choice("proves", PROVES) if "proves" in value else "",
+        ends=part.choice("ends", ENDS, default="exit"),
+        seconds=part.number("seconds", 1) or 0,
+        memory_mib=part.number("memory_mib", 1) or 0,
+        shm_mib=part.number("shm_mib", 1) or 64,
+        scratch_mib=part.number("scratch_mib", 1) or 256,
+        options=_options(part),
+    )
+
+
+def _options(table: _Table) -> tuple[Option, ...]:
+    value = table.data.get("options", {})
+    if not isinstance(value, dict):
+        raise table.fail("options", "expected a table of name = [lowest, highest]")
+    options = []
+    for name, limits in value.items():
+        if name not in OPTIONS:
+            raise table.fail(f"options.{name}", f"unknown option; known are {', '.join(OPTIONS)}")
+        if (
+            not isinstance(limits, list)
+            or [type(limit) for limit in limits] != [int, int]
+            or not 0 <= limits[0] <= limits[1]
+        ):
+            problem = f"expected a range of two whole numbers, [lowest, highest], got {limits!r}"
+            raise table.fail(f"options.{name}", problem)
+        options.append(Option(name, *limits))
+    return tuple(options)
 
 
 def _examples(folder: Path) -> tuple[Example, ...]:
@@ -318,12 +361,16 @@ def _digest_folder(folder: Path, digest: hashlib._Hash) -> None:
 
 
 def _files(folder: str, name: str) -> Iterator[tuple[str, str]]:
-    """(name from the catalog's folder on, path) of each file below, compiled code aside."""
+    """(name from the catalog's folder on, path) of each file below but compiled code and proof."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 yield from _files(entry.path, f"{name}/{entry.name}")
-            elif entry.is_file() and not entry.name.endswith(".pyc"):
+            elif (
+                entry.is_file()
+                and not entry.name.endswith(".pyc")
+                and not (entry.name == proof.FILE and "/" not in name)
+            ):
                 yield f"{name}/{entry.name}", entry.path
 
 

@@ -25,6 +25,15 @@ STATUSES = ("draft", "reviewed", "verified", "retired")
 ADVICE = ("retry", "retry-elsewhere", "do-not-retry")
 SEVERITIES = ("failure", "advisory", "fallback")
 WHERE = ("cpu", "gpu1", "gpuN", "hardware", "environment", "none")
+#: Where a reproduction can run at all.
+RUNNABLE = ("cpu", "gpu1", "gpuN")
+PROVES = ("cause", "stand-in", "injection")
+ENDS = ("exit", "hang")
+SCRIPT = "repro.py"
+#: The last line that a script prints, once all of it has run.
+END_LINE = "ran to its end"
+#: The whole numbers that a reproduction may take, each within a range that its entry declares.
+OPTIONS = ("world-size", "num-workers", "shm-mb", "classes")
 
 
 class CatalogError(ValueError):
@@ -73,13 +82,19 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A remedy that can be pasted; `snippet` is its code, already read from its file."""
+    """A remedy that can be pasted; `snippet` is its code, already read from the file `source`."""
 
     title: str
     snippet: str
     language: str = "python"
     versions: str = ""
     note: str = ""
+    source: str = ""
+
+    @property
+    def is_run(self) -> bool:
+        """Whether the snippet is what the reproduction runs with `--fixed`."""
+        return self.source.partition("#")[0] == SCRIPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +121,66 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
+class Option:
+    """A whole number that a reproduction takes, from `lowest` to `highest`."""
+
+    name: str
+    lowest: int
+    highest: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reproduction:
-    """Where this pitfall can be made to happen, or why it cannot."""
+    """Where this pitfall can be made to happen, or why it cannot; with a script, how it is run.
+
+    `differs` says what the fixed mode changes. `proves` is what that is worth: "cause", the
+    entry's own fix with the cause still in place; "stand-in", the real cause is staged;
+    "injection", the fault is only left out. `ends` is how the broken run ends: "exit", or "hang".
+    `seconds` is the wall time of the slower mode and `memory_mib` the most memory of all processes
+    together, both as measured; `shm_mib` and `scratch_mib` are the sizes of /dev/shm and /scratch.
+    """
 
     where: str
     reason: str = ""
+    has_script: bool = False
+    differs: str = ""
+    proves: str = ""
+    ends: str = "exit"
+    seconds: int = 0
+    memory_mib: int = 0
+    shm_mib: int = 64
+    scratch_mib: int = 256
+    options: tuple[Option, ...] = ()
+
+    @property
+    def is_runnable(self) -> bool:
+        """Whether there is a script, and all that must be known to run it."""
+        return bool(self.has_script and self.where in RUNNABLE and self.seconds and self.memory_mib)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What `verify` saw of an entry on one device: "cpu", or the name of the GPU.
+
+    `entry` is the digest of what was verified: the script and what the entry says of itself.
+    `reason` says why a badge was not earned. `seconds` is the time of both runs.
+    `broken_lines` and `fixed_lines` are the lines that decided, of either run's output.
+    """
+
+    device: str
+    reproduced: bool
+    fix_verified: bool
+    seconds: float
+    date: str
+    torch: str
+    python: str
+    catalog: str
+    entry: str
+    reason: str = ""
+    cuda: str = ""
+    driver: str = ""
+    broken_lines: tuple[str, ...] = ()
+    fixed_lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +204,7 @@ class Pitfall:
     references: tuple[Reference, ...] = ()
     examples: tuple[Example, ...] = ()
     reproduction: Reproduction | None = None
+    proofs: tuple[Proof, ...] = ()
     guide: str = ""
     folder: Path = field(default_factory=Path)
 
@@ -146,6 +217,11 @@ class Pitfall:
     def near_misses(self) -> tuple[Example, ...]:
         """Examples that look like this entry and must not be answered with it."""
         return tuple(e for e in self.examples if e.expect != self.slug)
+
+    @property
+    def script(self) -> Path:
+        """The file of the reproduction, whether there is one or not."""
+        return self.folder / SCRIPT
 
     @property
     def is_fallback(self) -> bool:

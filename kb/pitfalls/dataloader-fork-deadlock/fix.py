@@ -6,19 +6,6 @@ from typing import Any
 from torch.utils.data import DataLoader, Dataset
 
 
-# part: spawn
-def build_loader(dataset: Dataset, batch_size: int, num_workers: int, **options: Any) -> DataLoader:
-    """A loader that starts fresh worker processes and reports a hang instead of sleeping."""
-    if num_workers > 0:
-        options.setdefault("multiprocessing_context", "spawn")
-        options.setdefault("persistent_workers", True)
-        options.setdefault("timeout", 300)
-    return DataLoader(dataset, batch_size=batch_size, num_workers=num_workers, **options)
-
-
-# end: spawn
-
-
 # part: lazy
 class LazyResources(Dataset):
     """Opens locks, clients and files in the process that uses them, never before a fork."""

@@ -1,13 +1,15 @@
-from __future__ import annotations
+"""A checkpoint is written every epoch, on a disk that holds a few of them."""
 
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 
 
+# part: fixed
 def save_checkpoint(state: dict[str, Any], folder: Path, step: int, keep: int = 3) -> Path:
     """`folder`/step-N.pt, complete or absent; only the newest `keep` of them stay.
 
@@ -18,7 +20,7 @@ def save_checkpoint(state: dict[str, Any], folder: Path, step: int, keep: int = 
     needed = 2 * present[-1].stat().st_size if present else 0
     free = shutil.disk_usage(folder).free
     if free < needed:
-        raise OSError(f"{folder}: {free >> 30} GiB free, a checkpoint needs {needed >> 30} GiB")
+        raise OSError(f"{folder}: {free >> 20} MiB free, a checkpoint needs {needed >> 20} MiB")
     final = folder / f"step-{step}.pt"
     partial = folder / f"{final.name}.partial"
     try:
@@ -31,3 +33,18 @@ def save_checkpoint(state: dict[str, Any], folder: Path, step: int, keep: int = 
     for old in [p for p in present if p != final][: -(keep - 1) or None]:
         old.unlink()
     return final
+
+
+# end: fixed
+
+
+def save_each(state, folder, step):
+    folder.mkdir(exist_ok=True)
+    torch.save(state, folder / f"step-{step}.pt")
+
+
+save = save_checkpoint if "--fixed" in sys.argv else save_each
+for step in range(1, 21):
+    save({"step": step, "weights": torch.ones(250_000)}, Path("checkpoints"), step)
+    print(f"saved step {step}")
+print("ran to its end")
