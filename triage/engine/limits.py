@@ -29,7 +29,7 @@ class Limits:
     windows_always: int = 2
     # Hits of one pattern that open such a window; later ones are only noted, then only counted.
     windows_per_pattern: int = 40
-    hits_per_pattern: int = 120
+    hits_per_pattern: int = 60
     # A traceback of 100,000 frames is an endless recursion: both ends tell it.
     max_frames: int = 64
     max_tracebacks: int = 200
