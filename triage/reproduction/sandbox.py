@@ -38,12 +38,14 @@ _SYSTEM = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache"
 )  # fmt: skip
 _PATH = "/usr/local/bin:/usr/bin:/bin"
-# Runs inside, before the script: limits, then for good the user without rights.
+# Runs inside, before the script: limits, a place behind those who watch, and then for good the
+# user without rights.
 _STEP_DOWN = """
 import json, os, resource, sys
 limits, uid = json.loads(sys.argv[1])
 for name, value in limits.items():
     resource.setrlimit(getattr(resource, name), (value, value))
+os.nice(5)
 with open("/proc/self/oom_score_adj", "w") as file:
     file.write("1000")
 if uid is not None:
