@@ -317,14 +317,15 @@ class Run:
             self.stopped = "cancelled"
             return
         tree = [p for p in processes.tree(process.pid) if p.name != "bwrap"]
+        if sum(p.threads for p in tree) >= sandbox.MAX_PROCESSES - 8:
+            self.stopped = "processes"
+            return
         held = processes.memory_mib(tree, self.box.memory_mib)
         self.peak_mib = max(self.peak_mib, held)
         if tree:
             self._orphans = sum(_is_orphan(p) for p in tree)
         if held > self.box.memory_mib:
             self.stopped = "memory"
-        elif sum(p.threads for p in tree) >= sandbox.MAX_PROCESSES - 8:
-            self.stopped = "processes"
         elif now - started > self.limit_s:
             self.stopped = "time"
         elif not self.may_stand_still and self._stands_still(now, tree):

@@ -24,6 +24,7 @@ UID = 65534
 SCRIPT = "/job/train.py"
 MAX_PROCESSES = 256
 _MAX_OPEN_FILES = 1024
+_SANDBOXES_OF_NOBODY = 8
 _TMP_BYTES = 64 << 20
 # What torch maps and never touches: threads' stacks, arenas, its own libraries.
 _ADDRESS_SPACE_EXTRA_BYTES = 8 << 30
@@ -318,7 +319,8 @@ def _inside(python: str, arguments: Sequence[str], box: Box, mode: str) -> list[
     limits = {
         "RLIMIT_CORE": 0,
         "RLIMIT_NOFILE": _MAX_OPEN_FILES,
-        "RLIMIT_NPROC": MAX_PROCESSES,
+        # In a user namespace it counts this sandbox; else all of nobody's processes on the host.
+        "RLIMIT_NPROC": MAX_PROCESSES * (_SANDBOXES_OF_NOBODY if mode == "step-down" else 1),
     }
     if not box.gpu:
         # CUDA reserves far more addresses than it ever uses.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 from kb.catalog import Catalog, Pitfall, load_catalog
 from triage.reproduction import Capability, interpreter, probe, processes
 from triage.reproduction.runner import Run
-from triage.reproduction.sandbox import Box
+from triage.reproduction.sandbox import UID, Box
 
 
 @pytest.fixture(scope="session")
@@ -47,12 +47,15 @@ def run_script(capability: Capability) -> Callable[..., Run]:
     return run
 
 
-def _traces() -> tuple[set[str], set[str]]:
-    """What runs could leave: entries of shared folders, and control groups."""
-    folders = [Path(p) for p in ("/tmp", "/dev/shm")]
-    entries = {str(p) for f in folders if f.is_dir() for p in f.iterdir()}
-    groups = {str(p) for p in Path("/sys/fs/cgroup").glob(f"**/pitstop-{os.getpid()}-*")}
-    return {e for e in entries if "pytest" not in e}, groups
+def _traces() -> set[str]:
+    """What runs of this process could leave: files of the sandbox's user or of ours, and groups."""
+    found = {str(p) for p in Path("/sys/fs/cgroup").glob(f"**/pitstop-{os.getpid()}-*")}
+    for folder in (Path("/tmp"), Path("/dev/shm")):
+        for path in folder.iterdir() if folder.is_dir() else ():
+            with contextlib.suppress(OSError):
+                if path.lstat().st_uid == UID or path.name.startswith("pitstop"):
+                    found.add(str(path))
+    return found
 
 
 @pytest.fixture
@@ -60,11 +63,9 @@ def nothing_left() -> Iterator[None]:
     """Fails the test that leaves a process, a file or a control group behind."""
     before = _traces()
     yield
-    mine = [p for p in processes.tree(os.getpid())[1:] if not p.is_zombie]
-    assert [p.name for p in mine if p.name in ("bwrap", "python", Path(sys.executable).name)] == []
-    after = _traces()
-    new = {e for e in after[0] - before[0] if "pitstop" in e or "job" in e or "torch" in e}
-    assert (new, after[1] - before[1]) == (set(), set())
+    below = [p.name for p in processes.tree(os.getpid())[1:] if not p.is_zombie]
+    assert [name for name in below if name == "bwrap" or name.startswith("python")] == []
+    assert _traces() - before == set()
 
 
 _TOML = """\

