@@ -15,7 +15,6 @@ from kb.search import search
 from kb.templatetags.kb import guide, snippet
 from kb.views import THEME_PAGES, ThemePage
 
-
 _THEMES = {theme.slug for theme in THEME_PAGES}
 
 
