@@ -1,9 +1,10 @@
-"""The knowledge base as pages: a list with search, and one page a pitfall; there is no table."""
+"""The knowledge base as pages: a list with search, one page a pitfall, and a few on a theme."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 from django.conf import settings
@@ -83,6 +84,34 @@ _PLACE_OF_GROUP = {
 
 
 @dataclass(frozen=True, slots=True)
+class ThemePage:
+    """A page that belongs to no single pitfall; its text is pages/<slug>.md."""
+
+    slug: str
+    title: str
+    lead: str
+
+    def read_text(self) -> str:
+        """The page's Markdown."""
+        return (_PAGES / f"{self.slug}.md").read_text(encoding="utf-8")
+
+
+_PAGES = Path(__file__).parent / "pages"
+THEME_PAGES = (
+    ThemePage(
+        "dataloader-settings",
+        "DataLoader settings",
+        "What to start with, what each setting costs, and the evidence for it.",
+    ),
+    ThemePage(
+        "folklore",
+        "Folklore",
+        "What is often said about PyTorch training and does not hold, with the evidence.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
 class ExampleLine:
     """One line of an example, and whether a pattern of the entry matched it."""
 
@@ -121,6 +150,7 @@ def pitfall_list(request: HttpRequest) -> HttpResponse:
         "found": found,
         "groups": [group for group in groups if group[2]],
         "count": len(catalog.active),
+        "theme_pages": THEME_PAGES,
     }
     template = "kb/_pitfall_results.html" if request.htmx else "kb/pitfall_list.html"  # type: ignore[attr-defined]
     return render(request, template, context)
@@ -150,6 +180,14 @@ def pitfall(request: HttpRequest, slug: str) -> HttpResponse:
         "printed_by": list(dict.fromkeys(s.printed_by for s in entry.signatures if s.printed_by)),
     }
     return render(request, "kb/pitfall_detail.html", context)
+
+
+@login_required
+@require_GET
+def theme_page(request: HttpRequest, page: ThemePage) -> HttpResponse:
+    """A page of the knowledge base on a theme of several pitfalls."""
+    context = {"section": "pitfalls", "page": page, "text": page.read_text()}
+    return render(request, "kb/theme_page.html", context)
 
 
 def _catalog() -> Catalog:

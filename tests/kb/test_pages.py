@@ -13,6 +13,9 @@ from django.test import Client
 from kb.catalog import Catalog
 from kb.search import search
 from kb.templatetags.kb import guide, snippet
+from kb.views import THEME_PAGES, ThemePage
+
+_THEMES = {theme.slug for theme in THEME_PAGES}
 
 
 @pytest.fixture
@@ -31,7 +34,9 @@ def page_of(response: Any) -> str:
 def test_the_list_has_every_active_entry(reader: Client, catalog: Catalog) -> None:
     page = page_of(reader.get("/pitfalls/"))
     linked = set(re.findall(r'href="/pitfalls/([a-z0-9-]+)/"', page))
-    assert linked == {pitfall.slug for pitfall in catalog.active}
+    assert linked == {entry.slug for entry in catalog.active} | {
+        theme.slug for theme in THEME_PAGES
+    }
 
 
 def test_every_entry_has_a_page(reader: Client, catalog: Catalog) -> None:
@@ -61,6 +66,26 @@ def test_the_chain_shows_where_it_strikes(reader: Client, slug: str, place: str 
     page = page_of(reader.get(f"/pitfalls/{slug}/"))
     here = re.findall(r'aria-current="true"><b>([^<]+)</b>', page)
     assert here == ([place] if place else [])
+
+
+@pytest.mark.parametrize("theme", THEME_PAGES, ids=lambda theme: theme.slug)
+def test_a_theme_page_hides_no_entry_and_links_to_known_ones(
+    reader: Client, catalog: Catalog, theme: ThemePage
+) -> None:
+    page = page_of(reader.get(f"/pitfalls/{theme.slug}/"))
+    linked = set(re.findall(r'href="/pitfalls/([a-z0-9-]+)/"', page))
+    assert f"<h1>{theme.title}</h1>" in page
+    assert "<td>" in page
+    assert theme.slug not in {entry.slug for entry in catalog}
+    assert linked <= {entry.slug for entry in catalog.active} | {
+        theme.slug for theme in THEME_PAGES
+    }
+    assert len(linked) >= 3
+
+
+def test_theme_pages_are_for_those_who_signed_in(db: None) -> None:
+    for theme in THEME_PAGES:
+        assert Client().get(f"/pitfalls/{theme.slug}/").status_code == 302
 
 
 def test_an_unknown_entry_is_not_found(reader: Client) -> None:
