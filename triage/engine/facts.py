@@ -744,6 +744,29 @@ def ranks_read_the_same_samples(evidences: Sequence[Evidence]) -> Fact | None:
     return Fact("", because, None, lines)
 
 
+def epochs_repeat_one_order(evidences: Sequence[Evidence]) -> Fact | None:
+    """A rank prints samples of several epochs, shuffled, and each epoch brings the same ones."""
+    orders: dict[tuple[int, int | None], dict[str, Hit]] = defaultdict(dict)
+    for index, evidence in enumerate(evidences):
+        for hit in evidence.hits:
+            epoch, order = hit.values.get("epoch", ""), hit.values.get("order", "")
+            if not hit.mention and order.count(",") > 1 and not _OF_VALIDATION.search(hit.text):
+                orders[index, hit.rank].setdefault(epoch, hit)
+    for (index, rank), epochs in orders.items():
+        order, *others = (hit.values["order"] for hit in epochs.values())
+        numbers = [int(n) for n in _NUMBER.findall(order)]
+        if others and set(others) == {order} and numbers != sorted(numbers):
+            because = f"{len(epochs)} epochs begin with the same samples in the same order"
+            hits = list(epochs.values())[:4]
+            lines = tuple(EvidenceLine(h.line, h.line, h.text, index) for h in hits)
+            return Fact("", because, rank, lines)
+    return None
+
+
+_OF_VALIDATION = re.compile(r"(?i)\b(?:val|valid|validation|eval|test)\b")
+_NUMBER = re.compile(r"\d{1,18}")
+
+
 def _firsts(printed: Mapping[int, Sequence[tuple[int, Hit]]]) -> list[tuple[int, Hit]]:
     return [printed[rank][0] for rank in sorted(printed)[:4]]
 
@@ -1322,6 +1345,7 @@ QUESTIONS: dict[str, Callable[[Sequence[Evidence]], Fact | None]] = {
         rank_missing_from_collective,
         rank_never_came_to_the_group,
         ranks_read_the_same_samples,
+        epochs_repeat_one_order,
         communicator_counts_differ,
         process_called_dead,
         process_gives_no_answer,

@@ -1,4 +1,4 @@
-"""Damaged images: found beforehand, or skipped with a count."""
+"""Damaged images, found beforehand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from PIL import Image
-from torch.utils.data import Dataset
 
 
 # part: scan
@@ -28,29 +27,3 @@ def scan(root: Path, processes: int = 8) -> list[str]:
 
 
 # end: scan
-
-
-# part: dataset
-class Tolerant(Dataset):
-    """Takes the next sample when one is damaged; stops when more than 1 % are."""
-
-    def __init__(self, inner: Dataset) -> None:
-        self.inner = inner
-        self.bad: dict[int, str] = {}
-
-    def __len__(self) -> int:
-        return len(self.inner)
-
-    def __getitem__(self, index: int):
-        for step in range(100):
-            position = (index + step) % len(self.inner)
-            try:
-                return self.inner[position]
-            except (OSError, SyntaxError) as error:
-                self.bad[position] = str(error)
-                if len(self.bad) > max(10, len(self.inner) // 100):
-                    raise
-        raise OSError(f"100 damaged samples in a row from {index}")
-
-
-# end: dataset

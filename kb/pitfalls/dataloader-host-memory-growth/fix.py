@@ -7,27 +7,6 @@ from typing import Any
 import numpy as np
 
 
-# part: strings
-class PackedStrings:
-    """A list of strings in two arrays: reading an element touches no reference count."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        encoded = [text.encode() for text in texts]
-        self._ends = np.cumsum([len(part) for part in encoded], dtype=np.int64)
-        self._bytes = np.frombuffer(b"".join(encoded), dtype=np.uint8)
-
-    def __len__(self) -> int:
-        return len(self._ends)
-
-    def __getitem__(self, index: int) -> str:
-        start = self._ends[index - 1] if index else 0
-        return self._bytes[start : self._ends[index]].tobytes().decode()
-
-
-# in the dataset: self.paths = PackedStrings(paths)
-# end: strings
-
-
 # part: records
 class PackedRecords:
     """A list of any picklable records (dicts, annotations) in two arrays."""

@@ -4,8 +4,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from torch.utils.data import DataLoader, Dataset
 
 
@@ -31,24 +29,3 @@ def build_loader(
 
 
 # end: budget
-
-
-# part: mapped
-class MappedRows(Dataset):
-    """Rows of a .npy file that stay on disk; all workers share the page cache."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.length = len(np.load(path, mmap_mode="r"))
-        self._rows: np.ndarray | None = None
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        if self._rows is None:
-            self._rows = np.load(self.path, mmap_mode="r")
-        return torch.from_numpy(np.array(self._rows[index]))
-
-
-# end: mapped

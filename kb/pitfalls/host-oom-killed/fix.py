@@ -2,22 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-from torch import nn
-
-
-# part: load
-def load_weights(model: nn.Module, path: Path) -> None:
-    """Copy a checkpoint into `model` without holding the whole file in memory.
-
-    The file is mapped: pages are shared by all ranks of the host and dropped when unused.
-    """
-    state = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
-    model.load_state_dict(state)
-
-
-# end: load
-
 
 # part: memory
 def tree_memory_mib(root: int) -> int:

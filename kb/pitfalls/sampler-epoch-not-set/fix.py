@@ -1,25 +1,9 @@
-"""A new order in every epoch."""
+"""A sampler that notices a repeated order."""
 
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
-from torch.utils.data import DataLoader, DistributedSampler
-
-
-# part: loop
-def train(
-    loader: DataLoader, train_step: Callable[[Any], None], epochs: int, first_epoch: int = 0
-) -> None:
-    """`first_epoch` is the one to resume with; counting from 0 again would repeat orders."""
-    for epoch in range(first_epoch, epochs):
-        if isinstance(loader.sampler, DistributedSampler):
-            loader.sampler.set_epoch(epoch)  # before the loader is iterated
-        for batch in loader:
-            train_step(batch)
-
-
-# end: loop
+from torch.utils.data import DistributedSampler
 
 
 # part: check

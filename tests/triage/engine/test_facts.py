@@ -222,6 +222,23 @@ def test_ranks_that_print_the_same_samples(scan_text: Scan) -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "second", "holds"),
+    [
+        ("epoch 0 indices [17, 4, 90]", "epoch 1 indices [17, 4, 90]", True),
+        ("epoch 0 indices [17, 4, 90]", "epoch 1 indices [4, 90, 17]", False),
+        ("epoch 0 indices [17, 4, 90]", "epoch 0 indices [17, 4, 90]", False),
+        ("epoch 0 indices [0, 1, 2]", "epoch 1 indices [0, 1, 2]", False),
+        ("epoch 0 val indices [17, 4, 90]", "epoch 1 val indices [17, 4, 90]", False),
+    ],
+)
+def test_epochs_that_repeat_one_order(
+    first: str, second: str, *, holds: bool, scan_text: Scan
+) -> None:
+    fact = ask_fact("epochs_repeat_one_order", scan_text(f"{first}\n{second}\n"))
+    assert (fact is not None) is holds
+
+
+@pytest.mark.parametrize(
     ("totals", "odd"), [((500, 500, 503), 2), ((500, 503, 503), 0), ((500, 503), 0)]
 )
 def test_loops_of_unlike_length(totals: tuple[int, ...], odd: int, scan_text: Scan) -> None:

@@ -1,6 +1,11 @@
-"""DataLoader options that fit together."""
+"""Settings from a configuration that hold more than fits: a sampler beside shuffle, no workers."""
 
-# part: build
+import sys
+
+import torch
+from torch.utils.data import TensorDataset, WeightedRandomSampler
+
+# part: fixed
 from typing import Any
 
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
@@ -30,4 +35,17 @@ def build_loader(
     return DataLoader(dataset, batch_size=batch_size, num_workers=num_workers, **options)
 
 
-# end: build
+# end: fixed
+
+if __name__ == "__main__":
+    rows = TensorDataset(torch.arange(16))
+    settings = {
+        "batch_size": 4,
+        "shuffle": True,
+        "sampler": WeightedRandomSampler(torch.ones(16), 16),
+        "num_workers": 0,
+        "drop_last": True,
+    }
+    build = build_loader if "--fixed" in sys.argv else DataLoader
+    print(f"{len(list(build(rows, **settings)))} batches")
+    print("ran to its end")

@@ -1,6 +1,11 @@
-"""A number of workers that fits the CPUs of this rank."""
+"""More workers than the CPUs that this process may use."""
 
-# part: workers
+import sys
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+# part: fixed
 import os
 from pathlib import Path
 
@@ -26,4 +31,12 @@ def workers_per_rank(loaders: int = 1, shared: bool = True) -> int:
     return max(0, (usable_cpus() // ranks - 1) // loaders)
 
 
-# end: workers
+# end: fixed
+
+if __name__ == "__main__":
+    # What a scheduler grants to a task that asked for no more.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    workers = workers_per_rank() if "--fixed" in sys.argv else 4
+    loader = DataLoader(TensorDataset(torch.arange(64)), batch_size=8, num_workers=workers)
+    print(f"{len(list(loader))} batches from {workers} workers")
+    print("ran to its end")

@@ -1,8 +1,11 @@
-"""A list of samples that is never silently empty."""
+"""The pattern asks for .jpg, the camera wrote .JPG."""
 
-from __future__ import annotations
+import sys
+import tempfile
 
-# part: check
+from torch.utils.data import DataLoader
+
+# part: fixed
 from pathlib import Path
 
 IMAGE_ENDINGS = {".jpg", ".jpeg", ".png", ".webp"}
@@ -22,4 +25,13 @@ def list_samples(root: Path, *, least: int = 1) -> list[Path]:
     return files
 
 
-# end: check
+# end: fixed
+
+if __name__ == "__main__":
+    folder = Path(tempfile.mkdtemp())
+    for number in range(8):
+        (folder / f"IMG_{number:04}.JPG").touch()
+    samples = list_samples(folder) if "--fixed" in sys.argv else sorted(folder.glob("*.jpg"))
+    names = [path.name for path in samples]
+    print(f"{len(list(DataLoader(names, batch_size=4, shuffle=True)))} batches")
+    print("ran to its end")
