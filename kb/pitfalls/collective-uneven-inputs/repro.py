@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 import torch
+import torch._dynamo  # by DDP: once here, and not in each rank
 import torch.distributed as dist
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel

@@ -61,6 +61,9 @@ if __name__ == "__main__":
     model = nn.Linear(4, 1).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), capturable=True)
     x, y = torch.rand(8, 4, device="cuda"), torch.rand(8, 1, device="cuda")
+    nn.functional.mse_loss(model(x), y).backward()  # the libraries are in use before
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
     if "--fixed" in sys.argv:
         step = capture_step(model, nn.functional.mse_loss, optimizer, x, y)
         for _ in range(3):

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import nn
 
-LOG_EVERY = 10
-SPARE_MIB = 256
+LOG_EVERY = 4
+SPARE_MIB = 128
 
 
 def evaluate_and_keep(model, batches, loss_of):
@@ -56,5 +56,5 @@ if __name__ == "__main__":
     limit = mib_of(0) + SPARE_MIB << 20  # a small machine
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     run = evaluate if "--fixed" in sys.argv else evaluate_and_keep
-    print(f"mean loss {run(model, numbered_batches(200), loss_of):.4f}")
+    print(f"mean loss {run(model, numbered_batches(80), loss_of):.4f}")
     print("ran to its end")

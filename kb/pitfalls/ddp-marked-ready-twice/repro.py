@@ -5,6 +5,7 @@ import sys
 import tempfile
 
 import torch
+import torch._dynamo  # by DDP: once here, and not in each rank
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel

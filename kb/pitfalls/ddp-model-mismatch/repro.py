@@ -6,6 +6,7 @@ import tempfile
 from typing import Any
 
 import torch
+import torch._dynamo  # by DDP: once here, and not in each rank
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
