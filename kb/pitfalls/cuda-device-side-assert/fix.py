@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 
@@ -20,17 +20,6 @@ def check_labels(labels: Tensor, num_classes: int, ignore_index: int = -100) -> 
 
 
 # end: labels
-
-
-# part: vocabulary
-def fit_embedding(model: nn.Module, tokenizer) -> None:
-    """Grow the input and output embeddings of a transformers model to the tokenizer's size."""
-    rows = model.get_input_embeddings().num_embeddings
-    if len(tokenizer) > rows:
-        model.resize_token_embeddings(len(tokenizer))
-
-
-# end: vocabulary
 
 
 # part: logits

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 import torch
-from torch import Tensor, nn
 
 
 # part: numbers
@@ -39,19 +36,3 @@ def train_sequence(model, chunks, loss_of, optimizer, state) -> None:
 
 
 # end: state
-
-
-# part: evaluate
-def evaluate(model: nn.Module, batches: Iterable, loss_of: Callable[..., Tensor]) -> float:
-    """Mean loss without recording a graph; the model is back in its former mode afterwards."""
-    was_training = model.training
-    model.eval()
-    losses = []
-    with torch.inference_mode():
-        for batch in batches:
-            losses.append(loss_of(model, batch).item())
-    model.train(was_training)
-    return sum(losses) / max(len(losses), 1)
-
-
-# end: evaluate

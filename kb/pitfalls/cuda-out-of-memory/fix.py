@@ -5,23 +5,6 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 
-# part: accumulate
-def train_step(model, batch, loss_of, optimizer, pieces: int = 4) -> None:
-    """One optimizer step over `batch`, a dict of tensors, in `pieces` of its rows.
-
-    The division makes the gradient that of the whole batch when the pieces have equal size.
-    """
-    optimizer.zero_grad(set_to_none=True)
-    names = list(batch)
-    for values in zip(*(batch[name].chunk(pieces) for name in names), strict=True):
-        loss = loss_of(model, dict(zip(names, values, strict=True))) / pieces
-        loss.backward()  # frees this piece's activations before the next one starts
-    optimizer.step()
-
-
-# end: accumulate
-
-
 # part: checkpoint
 class Stack(nn.Module):
     """Blocks that keep only their inputs; the rest is recomputed in backward (about 30 % slower)."""

@@ -1,30 +1,9 @@
-"""Workers that stay on the CPU, or that open the GPU only in a fresh process."""
+"""Workers that open the GPU only in a fresh process."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset
-
-
-# part: loop
-def batches_on(device: torch.device, loader: DataLoader) -> Iterator[Any]:
-    """The loader's batches, moved to the device by the training process."""
-    for images, labels in loader:
-        yield images.to(device, non_blocking=True), labels.to(device, non_blocking=True)
-
-
-def build_loader(dataset: Dataset, batch_size: int, num_workers: int) -> DataLoader:
-    """`dataset[i]` must return CPU tensors; pinned memory makes non_blocking worth its name."""
-    return DataLoader(
-        dataset,
-        batch_size=batch_size,
-        num_workers=num_workers,
-        pin_memory=torch.cuda.is_available(),
-    )
-
-
-# end: loop
 
 
 # part: spawn

@@ -1,8 +1,8 @@
-"""A training script that owns its process group."""
+"""A script written for the launcher runs as a plain Python process."""
 
-from __future__ import annotations
+import sys
 
-# part: session
+# part: fixed
 import contextlib
 import os
 from collections.abc import Iterator
@@ -32,4 +32,13 @@ def barrier() -> None:
         dist.barrier()
 
 
-# end: session
+# end: fixed
+
+if __name__ == "__main__":
+    if "--fixed" in sys.argv:
+        with process_group() as is_distributed:
+            barrier()
+            print(f"distributed: {is_distributed}")
+    else:
+        dist.barrier()
+    print("ran to its end")

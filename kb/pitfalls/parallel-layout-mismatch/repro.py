@@ -1,8 +1,10 @@
-"""A device mesh whose data-parallel size follows from the ranks."""
+"""A configuration for eight ranks, tensor 2 x data 4, in a job of two."""
 
-from __future__ import annotations
+import os
+import sys
+import tempfile
 
-# part: layout
+# part: fixed
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
@@ -27,4 +29,18 @@ def make_mesh(device: str, *, tensor: int, pipeline: int, heads: int, layers: in
     )
 
 
-# end: layout
+# end: fixed
+
+if __name__ == "__main__":
+    store = f"file://{tempfile.mkdtemp()}/store"
+    rank = 0 if os.fork() else 1
+    dist.init_process_group("gloo", store, rank=rank, world_size=2)
+    if "--fixed" in sys.argv:
+        mesh = make_mesh("cpu", tensor=2, pipeline=1, heads=8, layers=4)
+    else:
+        names = ("pipeline", "data", "tensor")
+        mesh = init_device_mesh("cpu", (1, 4, 2), mesh_dim_names=names)
+    print(f"rank {rank} in a mesh of {tuple(mesh.shape)}", flush=True)
+    dist.destroy_process_group()
+    if rank == 0 and os.wait()[1] == 0:
+        print("ran to its end")
