@@ -14,10 +14,12 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from kb.catalog import Catalog, Pitfall
+from kb.catalog.badges import Badges
 from triage.models import Diagnosis, Finding, Incident, Submission
 from triage.pages.charts import Chart, build_charts
 from triage.pages.highlighting import highlight_lines
 from triage.pages.log_window import Span
+from triage.pages.reproduce_section import badges_for
 from triage.pages.stack_section import StackSection, build_stacks
 from triage.pages.wording import (
     ADVICE,
@@ -29,6 +31,7 @@ from triage.pages.wording import (
     duration_in_words,
     size_in_words,
 )
+from triage.services.reproductions import torch_of
 
 #: Evidence lines listed for one finding; the log shows the rest.
 MAX_EVIDENCE_SHOWN = 6
@@ -135,6 +138,7 @@ class IncidentPage:
     stacks: StackSection | None = None
     charts: Sequence[Chart] = ()
     charts_left_out: int = 0
+    badges: Badges | None = None
 
     @property
     def is_working(self) -> bool:
@@ -258,6 +262,9 @@ def build_page(incident: Incident, catalog: Catalog) -> IncidentPage:
         stacks=build_stacks(tree, writer.link, said=diagnosis.sentence if diagnosis else ""),
         charts=charts,
         charts_left_out=charts_left_out,
+        badges=badges_for(answer.pitfall, torch_of(incident))
+        if answer is not None and answer.pitfall is not None
+        else None,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from triage.reproduction import interpreter, probe
 from triage.services.workers import QUEUES
 
 
@@ -32,6 +33,9 @@ class Command(BaseCommand):
         if not settings.REDIS_URL:
             raise CommandError("REDIS_URL is not set: there is no queue to listen to.")
         queue = options["queue"]
+        # Before the pool forks: its process need not ask again before its first run.
+        if missing := probe(interpreter()).lacks("gpu1" if queue == "gpu" else "cpu"):
+            self.stderr.write(f"Runs nothing, and says so to the others: {missing}")
         name = options["name"] or f"{queue}@{socket.gethostname()}"
         current_app.start(
             [
