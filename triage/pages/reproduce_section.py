@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from kb.catalog import Catalog, Pitfall
+from kb.catalog import Catalog, Pitfall, Proof
 from kb.catalog.badges import Badges, badges_of, why_impossible
 from kb.catalog.versions import fits, is_same_minor, mended_in
 from triage.models import Incident, Reproduction
@@ -95,43 +95,56 @@ class ReproduceSection:
         return self.is_verifying or any(run.row.is_pending for run in self.runs)
 
     @property
+    def has_values(self) -> bool:
+        """Whether the form starts with a number of the incident."""
+        return any(field.value is not None for field in self.fields)
+
+    @property
     def has_news_of_fix(self) -> bool:
         """Whether the badge beside the fix is to be drawn again with the runs."""
         return self.badges is not None and bool(self.runs)
 
 
-def build_section(incident: Incident, catalog: Catalog, problem: str = "") -> ReproduceSection:
-    """The section of an incident that was diagnosed."""
+def build_section(
+    incident: Incident,
+    catalog: Catalog,
+    *,
+    problem: str = "",
+    known: tuple[str, Sequence[Proof]] | None = None,
+) -> ReproduceSection:
+    """The section of an incident that was diagnosed.
+
+    `known` is its torch version and its answer's proofs, where the caller has read them already.
+    """
     pitfall = reproductions.nearest(incident, catalog)
     diagnosis = incident.current_diagnosis
     findings = list(diagnosis.findings.all()) if diagnosis else []
     answer = catalog.get(findings[0].slug) if findings else None
-    torch = reproductions.torch_of(incident)
+    is_answer = pitfall is not None and answer is not None and pitfall.slug == answer.slug
+    torch = known[0] if known else reproductions.torch_of(incident)
+    proofs: Sequence[Proof] = ()
+    if pitfall is not None:
+        proofs = known[1] if known and is_answer else verifications.proofs_of(pitfall)
+    today = timezone.now().date()
     rows = list(incident.reproductions.select_related("asked_by")[:MAX_RUNS_SHOWN])
     route = workers.route(pitfall.reproduction) if pitfall and pitfall.reproduction else None
     return ReproduceSection(
         incident=incident,
         pitfall=pitfall,
-        is_answer=pitfall is not None and answer is not None and pitfall.slug == answer.slug,
+        is_answer=is_answer,
         why_not=why_impossible(answer) if answer is not None else "",
         no_worker=route.waits_for if route is not None else "",
         fields=[_field(s) for s in reproductions.suggested(incident, pitfall)] if pitfall else [],
         runs=[_panel(row, catalog) for row in rows],
-        badges=badges_for(pitfall, torch) if pitfall else None,
+        badges=badges_of(pitfall, proofs, today=today, torch=torch) if pitfall else None,
         is_verifying=pitfall is not None and verifications.is_pending(pitfall.slug),
-        advice=version_advice(pitfall, torch) if pitfall else [],
+        advice=version_advice(pitfall, proofs, torch) if pitfall else [],
         own_title=answer.title if answer else VERDICTS.get(incident.verdict, Wording("", "")).word,
         problem=problem,
     )
 
 
-def badges_for(pitfall: Pitfall, torch: str = "") -> Badges:
-    """Both badges of an entry, as they stand today beside a run on this torch."""
-    proofs = verifications.proofs_of(pitfall)
-    return badges_of(pitfall, proofs, today=timezone.now().date(), torch=torch)
-
-
-def version_advice(pitfall: Pitfall, torch: str) -> list[str]:
+def version_advice(pitfall: Pitfall, proofs: Sequence[Proof], torch: str) -> list[str]:
     """What the incident's torch version says of the pitfall, its fixes and its proof, in words."""
     if not torch:
         return []
@@ -145,7 +158,7 @@ def version_advice(pitfall: Pitfall, torch: str) -> list[str]:
         for fix in pitfall.fixes
         if fits(fix.versions, torch) is False
     ]
-    seen = sorted({proof.torch for proof in verifications.proofs_of(pitfall) if proof.reproduced})
+    seen = sorted({proof.torch for proof in proofs if proof.reproduced})
     if seen and not any(is_same_minor(version, torch) for version in seen):
         advice.append(
             f"This run had torch {torch}; the failure was reproduced on torch {seen[-1]}. "

@@ -141,7 +141,7 @@ def incident(request: PageRequest, number: int) -> HttpResponse:
         "section": "incidents",
         "page": page,
         "log": _log(request, page),
-        "story": _story(page),
+        "story": _story(page.incident),
         "reproduce": _reproduce(page),
     }
     return render(request, "triage/incident_detail.html", context)
@@ -156,7 +156,7 @@ def incident_status(request: PageRequest, number: int) -> HttpResponse:
     context: dict[str, object] = {"page": page, "is_update": True}
     if not page.is_working:
         context["log"] = _log(request, page)
-        context["story"] = _story(page)
+        context["story"] = _story(page.incident)
         context["reproduce"] = _reproduce(page)
     return render(request, "triage/_incident_update.html", context)
 
@@ -364,15 +364,15 @@ def _log(request: PageRequest, page: IncidentPage) -> LogWindow:
     )
 
 
-def _story(page: IncidentPage) -> list[StoryRow]:
-    return build_story(page.incident.log_book.select_related("who").order_by("at", "pk"))
+def _story(incident: Incident) -> list[StoryRow]:
+    return build_story(incident.log_book.select_related("who").order_by("at", "pk"))
 
 
 def _reproduce(page: IncidentPage) -> ReproduceSection | None:
     """The section of an incident that has a diagnosis."""
     if page.is_working or page.kind in ("failed", "destroyed", "clean"):
         return None
-    return build_section(page.incident, current_catalog())
+    return build_section(page.incident, current_catalog(), known=(page.torch, page.proofs))
 
 
 def _show_runs(request: PageRequest, target: Incident, problem: str) -> HttpResponse:
@@ -381,7 +381,11 @@ def _show_runs(request: PageRequest, target: Incident, problem: str) -> HttpResp
         if problem:
             messages.error(request, problem)
         return redirect(f"{target.get_absolute_url()}#reproduce")
-    context = {"reproduce": build_section(target, current_catalog(), problem), "is_update": True}
+    context = {
+        "reproduce": build_section(target, current_catalog(), problem=problem),
+        "story": _story(target),
+        "is_update": True,
+    }
     status = 422 if problem else 200
     return render(request, "triage/_reproduce_state.html", context, status=status)
 
