@@ -8,7 +8,9 @@ from kb.catalog.lint import HEADINGS
 from kb.catalog.loader import is_slug
 from kb.catalog.model import (
     ADVICE,
+    ENDS,
     GROUPS,
+    PROVES,
     ROLES,
     SEVERITIES,
     STRENGTHS,
@@ -57,6 +59,12 @@ confirm = []                     # commands that settle it
 # [reproduction]
 # where = "cpu"                  # @WHERE@
 # reason = "how it is made to happen, or why it cannot be"
+# With a repro.py (README, Reproductions):
+# differs = "what --fixed changes"
+# proves = "cause"               # @PROVES@
+# ends = "exit"                  # @ENDS@
+# seconds = 5                    # as measured
+# memory_mib = 200               # as measured
 """
 _EXAMPLES = """\
 # A reviewed entry has two positives (expect: its own slug) and two near misses (expect: another
@@ -110,6 +118,8 @@ def _write(path: Path, text: str, **values: str) -> None:
         "advice": ADVICE,
         "strengths": STRENGTHS,
         "where": WHERE,
+        "proves": PROVES,
+        "ends": ENDS,
     }
     for name, words in choices.items():
         text = text.replace(f"@{name.upper()}@", ", ".join(words))

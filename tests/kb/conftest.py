@@ -38,6 +38,15 @@ url = "https://example.org/two"
 [reproduction]
 where = "cpu"
 """
+_RUN = """\
+differs = "Leaves the second path out."
+proves = "cause"
+ends = "hang"
+seconds = 3
+memory_mib = 120
+shm_mib = 2
+options = { world-size = [2, 4] }
+"""
 _INDEX = """\
 [[example]]
 file = "one.log"
@@ -75,6 +84,16 @@ ls data
 Skip it.
 ## Prevent
 Check before.
+"""
+_REPRO = """\
+import sys
+
+# part: fixed
+paths = [path for path in ("a", "b") if path != "b"]
+# end: fixed
+if "--fixed" not in sys.argv:
+    raise SystemExit("stumbled")
+print("ran to its end")
 """
 _FIX = """\
 def load(paths):
@@ -126,3 +145,22 @@ def make_entry(pitfalls: Path) -> Callable[..., Path]:
         return entry
 
     return make
+
+
+@pytest.fixture
+def add_script() -> Callable[..., None]:
+    """`add_script(entry, {old: new}, script=text)`: a reproduction for a complete entry.
+
+    Its table holds all that must be said; texts of the whole `pitfall.toml` are replaced.
+    """
+
+    def add(entry: Path, changes: dict[str, str] | None = None, script: str = _REPRO) -> None:
+        (entry / "repro.py").write_text(script, encoding="utf-8")
+        text = (entry / "pitfall.toml").read_text("utf-8")
+        text = text.replace('snippet = "fix.py#skip"', 'snippet = "repro.py#fixed"') + _RUN
+        for old, new in (changes or {}).items():
+            assert old in text
+            text = text.replace(old, new)
+        (entry / "pitfall.toml").write_text(text, encoding="utf-8")
+
+    return add

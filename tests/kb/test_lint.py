@@ -273,3 +273,67 @@ def test_a_warning_fails_no_check(
     settings.PITSTOP_CATALOG = [pitfalls]
     assert len(load_catalog([pitfalls])) == 2
     assert check_catalog() == []
+
+
+def test_an_entry_with_a_script_that_says_all_has_no_fault(
+    make_entry: Callable[..., Path], add_script: Callable[..., None], pitfalls: Path
+) -> None:
+    add_script(make_entry())
+    assert faults_of(pitfalls) == []
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ({'where = "cpu"': 'where = "hardware"'}, "where", "expected cpu or gpu1 or gpuN where"),
+        ({'differs = "Leaves the second path out."\n': ""}, "differs", "is missing where there"),
+        ({'proves = "cause"\n': ""}, "proves", "is missing where there is a repro.py"),
+        ({"seconds = 3\n": ""}, "seconds", "is missing where there is a repro.py"),
+        ({"memory_mib = 120\n": ""}, "memory_mib", "is missing where there is a repro.py"),
+        ({"repro.py#fixed": "fix.py#skip"}, "proves", "no snippet is repro.py#fixed"),
+    ],
+)
+def test_a_script_asks_for_what_must_be_known_to_run_it(
+    make_entry: Callable[..., Path],
+    add_script: Callable[..., None],
+    pitfalls: Path,
+    case: tuple[dict[str, str], str, str],
+) -> None:
+    changes, key, words = case
+    add_script(make_entry(), changes)
+    (fault,) = faults_of(pitfalls)
+    assert (fault.level, fault.key) == ("error", f"reproduction.{key}")
+    assert words in fault.problem
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("stumbled", "the loader-stumbles again", "contains its own slug"),
+        ("paths", "loader_stumbles", "contains its own slug"),
+        ("--fixed", "--mended", "knows no '--fixed'"),
+        ("ran to its end", "done", "knows no 'ran to its end'"),
+    ],
+)
+def test_a_script_that_would_prove_nothing_is_refused(
+    make_entry: Callable[..., Path],
+    add_script: Callable[..., None],
+    pitfalls: Path,
+    case: tuple[str, str, str],
+) -> None:
+    old, new, words = case
+    entry = make_entry()
+    add_script(entry)
+    script = entry / "repro.py"
+    script.write_text(script.read_text().replace(old, new))
+    (fault,) = faults_of(pitfalls)
+    assert (fault.level, fault.path) == ("error", script)
+    assert words in fault.problem
+
+
+def test_keys_of_a_script_that_is_not_there_are_refused(
+    make_entry: Callable[..., Path], pitfalls: Path
+) -> None:
+    make_entry(changes={_TOML: {'where = "cpu"': 'where = "cpu"\nseconds = 3'}})
+    (fault,) = faults_of(pitfalls)
+    assert (fault.key, fault.is_error) == ("reproduction.seconds", True)

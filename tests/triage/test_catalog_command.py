@@ -102,13 +102,14 @@ def test_every_commented_line_of_a_draft_is_a_valid_one(site: Path) -> None:
         bare = re.sub(r"(?m)^# (?=\[|\w+ = )", "", (entry / name).read_text())
         (entry / name).write_text(bare)
     (entry / "fix.py").write_text("print()\n")
+    (entry / "repro.py").write_text("# --fixed: ran to its end\n")
     (entry / "examples" / "message.log").write_text("the message that x appears in\n")
     catalog, faults = check_folders([site], FACT_VALUES)
     [pitfall] = catalog
     assert (len(pitfall.signatures), len(pitfall.fixes), len(pitfall.examples)) == (1, 1, 1)
     assert pitfall.reproduction is not None
-    # The commented keys show what exists, not one working signature.
-    assert {fault.key for fault in faults} == {"signature[0].within_lines"}
+    # The commented keys show what exists, not one working signature, nor a fix that is run.
+    assert {f.key for f in faults} == {"signature[0].within_lines", "reproduction.proves"}
 
 
 @pytest.mark.parametrize("slug", ["Turbine", "turbine--stalls", "../turbine", "turbine_stalls", ""])

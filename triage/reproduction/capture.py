@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence, Set
+from pathlib import Path
 
 from triage.reproduction import processes
 from triage.reproduction.processes import Process
@@ -20,7 +21,7 @@ _MAX_PROCESSES = 32
 _MAX_THREADS = 64
 _MAX_FRAMES = 64
 _TOOL_TIMEOUT_S = 30
-_HEADING = re.compile(r"^Process \d+: ", re.MULTILINE)
+_HEADING = re.compile(r"\AProcess \d+: .*?\n(?=Python v)", re.DOTALL)
 # py-spy cannot tell across a namespace, and calls each thread active.
 _ACTIVE = re.compile(r"^(Thread (\d+)) \(active\)", re.MULTILINE)
 _WALL = "bwrap"
@@ -66,7 +67,7 @@ def _cpu_of_threads(pid: int) -> dict[int, float]:
 
 
 def _command(pid: int) -> str:
-    return processes.read_text(f"/proc/{pid}/cmdline", 400).replace("\0", " ").strip()
+    return " ".join(processes.read_text(f"/proc/{pid}/cmdline", 400).replace("\0", " ").split())
 
 
 def _one(
@@ -97,9 +98,13 @@ def _stacks(outer: int, pid: int, py_spy: str | None, idle: Set[str]) -> Iterato
         status, text = _run([py_spy, "dump", "--nonblocking", "--pid", str(outer)])
         if status == 0:
             text = _ACTIVE.sub(lambda m: f"{m[1]} (idle)" if m[2] in idle else m[0], text)
-            yield _HEADING.sub(f"Process {pid}: ", text, count=1).rstrip()
+            yield f"Process {pid}: {_command(outer)}"
+            yield _HEADING.sub("", text).rstrip()
             return
         why = text.partition(_NATIVE_BACKTRACE)[0].strip().replace("\n", " ")[:300]
+    if not _is_python(outer):
+        yield "no stacks: it runs no Python"
+        return
     if shutil.which("gdb") is None:
         yield f"no stacks: {why}; gdb is not installed"
         return
@@ -111,6 +116,13 @@ def _stacks(outer: int, pid: int, py_spy: str | None, idle: Set[str]) -> Iterato
     kept = [line for line in text.splitlines() if line.startswith(_HELD_BY_GDB)]
     yield f"Process {pid}: {_command(outer)}"
     yield from kept or [f"no stacks: {why}; gdb ended with {status}"]
+
+
+def _is_python(pid: int) -> bool:
+    try:
+        return "python" in Path(f"/proc/{pid}/exe").readlink().name
+    except OSError:
+        return False
 
 
 def _run(command: Sequence[str]) -> tuple[int, str]:

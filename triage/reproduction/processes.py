@@ -112,7 +112,7 @@ def memory_mib(processes: list[Process], precise_above_mib: int) -> int:
     quick = sum(_anonymous_kib(p.pid) for p in processes) >> 10
     if quick <= precise_above_mib:
         return quick
-    return sum(_proportional_kib(p.pid) for p in processes) >> 10
+    return sum(_proportional_kib(p.pid) for p in processes) >> 10 or quick
 
 
 def _anonymous_kib(pid: int) -> int:

@@ -322,13 +322,15 @@ class Run:
             self.stopped = "cancelled"
             return
         tree = [p for p in processes.tree(process.pid) if p.name != "bwrap"]
+        if sum(p.threads for p in tree) >= sandbox.MAX_PROCESSES - 8:
+            self.stopped = "processes"
+            return
         held = processes.memory_mib(tree, self.box.memory_mib)
         self.peak_mib = max(self.peak_mib, held)
-        self._orphans = sum(p.depth == 2 and not p.is_zombie for p in tree) - 1
+        if tree:
+            self._orphans = sum(_is_orphan(p) for p in tree)
         if held > self.box.memory_mib:
             self.stopped = "memory"
-        elif sum(p.threads for p in tree) >= sandbox.MAX_PROCESSES - 8:
-            self.stopped = "processes"
         elif now - started > self.limit_s:
             self.stopped = "time"
         elif not self.may_stand_still and self._stands_still(now, tree):
@@ -389,6 +391,11 @@ class Run:
             self.notes.append(f"left {self._orphans} processes behind, which were killed")
         if self._size > MAX_OUTPUT_BYTES:
             self.notes.append(f"only the first {MAX_OUTPUT_BYTES >> 10} KiB of its output are kept")
+
+
+def _is_orphan(process: Process) -> bool:
+    """Whether the sandbox's first process has it for a child, and it is not the script itself."""
+    return process.depth == 2 and not process.is_zombie and processes.inner_pid(process.pid) != 2
 
 
 def _first_process(info_in: int) -> int | None:

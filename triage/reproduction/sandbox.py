@@ -24,6 +24,7 @@ UID = 65534
 SCRIPT = "/job/train.py"
 MAX_PROCESSES = 256
 _MAX_OPEN_FILES = 1024
+_SANDBOXES_OF_NOBODY = 8
 _TMP_BYTES = 64 << 20
 # What torch maps and never touches: threads' stacks, arenas, its own libraries.
 _ADDRESS_SPACE_EXTRA_BYTES = 8 << 30
@@ -38,12 +39,14 @@ _SYSTEM = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache"
 )  # fmt: skip
 _PATH = "/usr/local/bin:/usr/bin:/bin"
-# Runs inside, before the script: limits, then for good the user without rights.
+# Runs inside, before the script: limits, a place behind those who watch, and then for good the
+# user without rights.
 _STEP_DOWN = """
 import json, os, resource, sys
 limits, uid = json.loads(sys.argv[1])
 for name, value in limits.items():
     resource.setrlimit(getattr(resource, name), (value, value))
+os.nice(5)
 with open("/proc/self/oom_score_adj", "w") as file:
     file.write("1000")
 if uid is not None:
@@ -176,7 +179,7 @@ def probe(python: str) -> Capability:
             False, "no sandbox here: bubblewrap is not installed (apt install bubblewrap)", **about
         )
     why = ""
-    for mode in _modes():
+    for mode in modes():
         try:
             found = _ask(python, mode)
         except NoSandboxError as error:
@@ -185,12 +188,12 @@ def probe(python: str) -> Capability:
         torch_why = found.pop("torch_why", "")
         found.pop("uid")
         found["devices"] = tuple(found["devices"])
-        why = f"no torch here: {torch_why} (pip install 'pitstop[repro]')" if torch_why else ""
+        why = f"no torch here: {torch_why} (it comes with the extra `repro`)" if torch_why else ""
         return Capability(True, why, mode=mode, **about, **found)
     return Capability(False, f"no sandbox here: {why}", **about)
 
 
-def _modes() -> list[str]:
+def modes() -> list[str]:
     """Ways to become nobody: by giving up root's rights, or in a user namespace of one's own.
 
     The kernel never counts the processes of the host's root, whatever he is called inside: so he
@@ -334,7 +337,8 @@ def _inside(python: str, arguments: Sequence[str], box: Box, mode: str) -> list[
     limits = {
         "RLIMIT_CORE": 0,
         "RLIMIT_NOFILE": _MAX_OPEN_FILES,
-        "RLIMIT_NPROC": MAX_PROCESSES,
+        # In a user namespace it counts this sandbox; else all of nobody's processes on the host.
+        "RLIMIT_NPROC": MAX_PROCESSES * (_SANDBOXES_OF_NOBODY if mode == "step-down" else 1),
     }
     if not box.gpu:
         # CUDA reserves far more addresses than it ever uses.
