@@ -120,7 +120,7 @@ def _remarks(proof: Proof, today: datetime.date, torch: str, *, is_current: bool
     if _age_days(proof, today) > FRESH_DAYS:
         remarks.append(f"older than {FRESH_DAYS} days")
     if torch and not is_same_minor(torch, proof.torch):
-        remarks.append(f"seen on another torch than this run's {torch}")
+        remarks.append(f"seen on another torch than the incident's {torch}")
     return ", ".join(remarks)
 
 

@@ -58,7 +58,9 @@ def test_a_bus_error_is_reproduced_fixed_and_verified(browser: Browser, own_hous
     page.wait_for_selector(".run.done .mark:text-is('clean: it ran to its end')")
     # What held here is worth a proof, which `verify` writes.
     page.wait_for_selector("#reproduce .badge.verified b:text-is('fix verified')")
-    assert "another torch than this run's 2.1.0" in page.inner_text("#reproduce .badge.verified")
+    assert "another torch than the incident's 2.1.0" in page.inner_text(
+        "#reproduce .badge.verified"
+    )
     page.wait_for_selector("#fix-badge >> text=fix verified")
     page.goto("/pitfalls/dataloader-shm-bus-error/")
     assert page.inner_text(".badges").count("cpu · today") == 2

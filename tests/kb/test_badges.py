@@ -52,7 +52,7 @@ def test_both_are_earned_by_a_fresh_proof(entry: Pitfall) -> None:
     [
         ({"date": "2026-10-31"}, "", "older than 30 days"),
         ({"entry": "another"}, "", "the entry changed since"),
-        ({}, "2.1.2+cu121", "seen on another torch than this run's 2.1.2+cu121"),
+        ({}, "2.1.2+cu121", "seen on another torch than the incident's 2.1.2+cu121"),
     ],
 )
 def test_what_takes_from_a_proof_is_said(

@@ -150,18 +150,20 @@ def version_advice(pitfall: Pitfall, proofs: Sequence[Proof], torch: str) -> lis
         return []
     advice = []
     if (mended := mended_in(pitfall.versions)) and fits(pitfall.versions, torch):
-        advice.append(f"Version first: torch {mended} mended this, and this run had torch {torch}.")
+        advice.append(
+            f"Version first: torch {mended} mended this, and the incident had torch {torch}."
+        )
     elif fits(pitfall.versions, torch) is False:
-        advice.append(f"Known of {pitfall.versions}; this run had torch {torch}.")
+        advice.append(f"Known of {pitfall.versions}; the incident had torch {torch}.")
     advice += [
-        f"The fix “{fix.title}” is for {fix.versions}; this run had torch {torch}."
+        f"The fix “{fix.title}” is for {fix.versions}; the incident had torch {torch}."
         for fix in pitfall.fixes
         if fits(fix.versions, torch) is False
     ]
-    seen = sorted({proof.torch for proof in proofs if proof.reproduced})
+    seen = sorted({proof.torch.partition("+")[0] for proof in proofs if proof.reproduced})
     if seen and not any(is_same_minor(version, torch) for version in seen):
         advice.append(
-            f"This run had torch {torch}; the failure was reproduced on torch {seen[-1]}. "
+            f"The incident had torch {torch}; the failure was reproduced on torch {seen[-1]}. "
             "Messages and defaults may differ between them."
         )
     return advice

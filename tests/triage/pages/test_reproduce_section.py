@@ -135,7 +135,7 @@ def test_output_is_escaped(reader: Client, incident: Incident, work: Work, sandb
 @pytest.mark.parametrize(
     ("changes", "shown"),
     [
-        ({}, ["badge reproduced stale", "seen on another torch than this run&#x27;s 2.1.0"]),
+        ({}, ["badge reproduced stale", "seen on another torch than the incident&#x27;s 2.1.0"]),
         ({"torch": "2.1.2"}, ["badge reproduced good", "badge verified good", "today"]),
         (
             {"torch": "2.1.2", "fix_verified": False, "reason": "staged by a stand-in"},
@@ -163,7 +163,7 @@ def test_the_badge_stands_beside_the_fix_and_on_the_entry(
     verified(broken_lines=["RuntimeError: DataLoader worker (pid 4) is killed by signal"])
     page = page_of(reader.get(incident.get_absolute_url()))
     assert "fix verified" in page.split('id="fix-badge"')[1].split("</span></span>")[0]
-    assert "This run had torch 2.1.0; the failure was reproduced on torch 2.13.0" in page
+    assert "The incident had torch 2.1.0; the failure was reproduced on torch 2.13.0" in page
     entry = page_of(reader.get(f"/pitfalls/{SLUG}/"))
     assert "badge reproduced good" in entry
     assert "badge verified good" in entry

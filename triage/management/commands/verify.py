@@ -15,6 +15,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error as DatabaseError
 from django.db import connection
+from django.db.backends.sqlite3.base import DatabaseWrapper as SqliteDatabase
 from django.utils import timezone
 
 from kb.catalog import Catalog, CatalogError, Pitfall
@@ -78,8 +79,8 @@ class Command(BaseCommand):
 
 def _has_database() -> bool:
     """Whether there is a database that keeps verifications; none is made for it."""
-    database = connection.settings_dict
-    if connection.vendor == "sqlite" and not Path(str(database["NAME"])).is_file():
+    is_file = isinstance(connection, SqliteDatabase) and not connection.is_in_memory_db()
+    if is_file and not Path(str(connection.settings_dict["NAME"])).is_file():
         return False
     try:
         return Verification._meta.db_table in connection.introspection.table_names()
