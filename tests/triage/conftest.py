@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from tests.factories import BUS_ERROR, CAPABLE, make_token
 from triage.models import ApiToken
 from triage.reproduction import Outcome
 from triage.reproduction.runner import read
+from triage.services.catalog import current_catalog
 
 
 @pytest.fixture
@@ -117,6 +118,14 @@ class FakeSandbox:
             memory_mib=300,
             capability=CAPABLE,
         )
+
+
+@pytest.fixture
+def unproved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalog as it was before anything of it was verified."""
+    catalog = current_catalog()
+    bare = Catalog(tuple(replace(p, proofs=()) for p in catalog), catalog.version)
+    monkeypatch.setattr("triage.services.catalog._load", lambda folders: bare)
 
 
 @pytest.fixture
