@@ -12,6 +12,11 @@ ENV PYTHONDONTWRITEBYTECODE=1 \
 RUN useradd --create-home --uid 10001 pitstop \
     && install --directory --owner=pitstop --group=pitstop --mode=0700 /data
 
+# The sandbox of reproductions.
+RUN if [ -n "$EXTRAS" ]; then apt-get update \
+    && apt-get install --yes --no-install-recommends bubblewrap \
+    && rm -rf /var/lib/apt/lists/*; fi
+
 WORKDIR /app
 COPY pyproject.toml constraints.txt README.md LICENSE manage.py ./
 COPY kb ./kb

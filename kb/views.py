@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -11,10 +11,12 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.utils.module_loading import import_string
 from django.views.decorators.http import require_GET
 
-from kb.catalog import Catalog, Example, Pitfall
+from kb.catalog import Catalog, Example, Pitfall, Proof
+from kb.catalog.badges import badges_of
 from kb.catalog.model import GROUPS
 from kb.search import matching_lines, search
 
@@ -165,6 +167,7 @@ def pitfall(request: HttpRequest, slug: str) -> HttpResponse:
     if entry is None:
         raise Http404(f"no pitfall {slug}")
     place = _place(entry)
+    proofs = _proofs(entry)
     context = {
         "section": "pitfalls",
         "pitfall": entry,
@@ -177,6 +180,9 @@ def pitfall(request: HttpRequest, slug: str) -> HttpResponse:
         "explained_by": [p for p in catalog.active if slug in p.explains],
         "positives": [_shown(example, entry, catalog) for example in entry.positives],
         "near_misses": [_shown(example, entry, catalog) for example in entry.near_misses],
+        "badges": badges_of(entry, proofs, today=timezone.now().date()),
+        "proofs": [proof for proof in proofs if proof.broken_lines],
+        "script": _script(entry),
         "printed_by": list(dict.fromkeys(s.printed_by for s in entry.signatures if s.printed_by)),
     }
     return render(request, "kb/pitfall_detail.html", context)
@@ -193,6 +199,19 @@ def theme_page(request: HttpRequest, page: ThemePage) -> HttpResponse:
 def _catalog() -> Catalog:
     """The catalog that diagnoses are made with: the setting KB_CATALOG names its function."""
     return cast("Callable[[], Catalog]", import_string(settings.KB_CATALOG))()
+
+
+def _proofs(entry: Pitfall) -> Sequence[Proof]:
+    """What verifications saw of the entry: the setting KB_PROOFS names the function."""
+    find = cast("Callable[[Pitfall], Sequence[Proof]]", import_string(settings.KB_PROOFS))
+    return find(entry)
+
+
+def _script(entry: Pitfall) -> str:
+    """The code of its reproduction; empty where there is none to run."""
+    if entry.reproduction is None or not entry.reproduction.is_runnable:
+        return ""
+    return entry.script.read_text(encoding="utf-8")
 
 
 def _known(catalog: Catalog, slugs: Iterable[str]) -> list[Pitfall]:

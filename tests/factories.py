@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import itertools
+from dataclasses import replace
 from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractUser
 
 from triage.models import ApiToken, Incident, Submission
-from triage.services import tokens
+from triage.reproduction import Capability
+from triage.services import tokens, workers
 from triage.services.intake import JobFacts, NamedStream, Received, receive
 from triage.services.texts import TextWriter
 
@@ -33,6 +35,16 @@ epoch 1 step 200 loss 2.1177
 epoch 1 step 300 loss 1.9921
 training finished, checkpoint saved
 """
+
+#: What a machine has that runs reproductions on its CPU.
+CAPABLE = Capability(
+    sandbox=True, why="", python="3.11.7", torch="2.13.0+cpu", memory_mib=16_000, cpus=4
+)
+
+
+def make_worker(queue: str = "cpu", **capability: Any) -> None:
+    """A living worker that announced this."""
+    workers.announce(f"{queue}-{next(_numbers)}@node", queue, replace(CAPABLE, **capability))
 
 
 def make_user(**changes: Any) -> AbstractUser:

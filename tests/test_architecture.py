@@ -110,12 +110,13 @@ def compose() -> dict[str, Any]:
 def test_compose_runs_one_image_with_one_command_a_service(compose: dict[str, Any]) -> None:
     services = compose["services"]
     assert set(services) == {
-        "prepare", "web", "worker", "beat", "gpu-worker", "redis", "postgres"
+        "prepare", "web", "worker", "beat", "cpu-worker", "gpu-worker", "redis", "postgres"
     }  # fmt: skip
     ours = {name: service for name, service in services.items() if "build" in service}
     assert set(services) - set(ours) == {"redis", "postgres"}
     assert len({service["image"] for service in ours.values()}) == 1
-    assert {name for name, service in services.items() if service.get("profiles")} == {"gpu-worker"}
+    on_demand = {name for name, service in services.items() if service.get("profiles")}
+    assert on_demand == {"cpu-worker", "gpu-worker"}
     for name, service in ours.items():
         # A list needs no shell: pasted after `docker run IMAGE` or into a terminal it is the same.
         command = service["command"]
@@ -130,16 +131,18 @@ def test_compose_services_wait_for_what_they_need(compose: dict[str, Any]) -> No
             assert needed in services, name
             if condition["condition"] == "service_healthy":
                 assert "healthcheck" in services[needed], needed
-    for name in ("web", "worker", "beat", "gpu-worker"):
+    for name in ("web", "worker", "beat", "cpu-worker", "gpu-worker"):
         assert set(services[name]["depends_on"]) == {"prepare", "redis", "postgres"}
 
 
 def test_compose_workers_listen_to_different_queues(compose: dict[str, Any]) -> None:
     def queues(name: str) -> str:
         command = compose["services"][name]["command"]
-        return str(command[command.index("--queues") + 1])
+        flag = "--queues" if "--queues" in command else "--queue"
+        return str(command[command.index(flag) + 1])
 
-    assert (queues("worker"), queues("gpu-worker")) == ("triage", "gpu")
+    found = [queues(name) for name in ("worker", "cpu-worker", "gpu-worker")]
+    assert found == ["triage", "cpu", "gpu"]
 
 
 def test_image_is_built_from_what_is_there() -> None:

@@ -1,4 +1,4 @@
-"""The schema on one page: incidents, their texts, diagnoses, log book and API tokens."""
+"""The schema on one page: incidents, texts, diagnoses, log book, reproductions, API tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from django.db import models
 from django.db.models import Q
 from django.urls import reverse
 
-from triage.querysets import ApiTokenQuerySet, IncidentQuerySet, SubmissionQuerySet
+from triage.querysets import (
+    ApiTokenQuerySet,
+    IncidentQuerySet,
+    RunQuerySet,
+    SubmissionQuerySet,
+    WorkerQuerySet,
+)
 
 _REFERENCE = re.compile(r"(?:INC-)?(\d{1,18})\Z", re.IGNORECASE)
 
@@ -253,6 +259,132 @@ class LogBookEntry(models.Model):
 
     def __str__(self) -> str:
         return f"INC-{self.incident_id} {self.kind}"
+
+
+class SandboxRun(models.Model):
+    """What is owed a run in the sandbox: who may do it, who holds it, how it stands."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting"
+        QUEUED = "queued"
+        RUNNING = "running"
+        DONE = "done"
+        FAILED = "failed"
+        CANCELLED = "cancelled"
+
+    slug = models.CharField(max_length=100, db_index=True)
+    # Where it can run: "cpu", "gpu1" or "gpuN", as the entry said when it was asked for.
+    where = models.CharField(max_length=8, default="cpu")
+    state = models.CharField(max_length=10, choices=State, default=State.QUEUED)
+    # What no living worker has, in words; empty unless it waits.
+    waits_for = models.CharField(max_length=300, blank=True, default="")
+    # Why it failed.
+    error = models.TextField(blank=True, default="")
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    lease_owner = models.CharField(max_length=64, blank=True, default="")
+    lease_until = models.DateTimeField(null=True, blank=True)
+
+    objects = RunQuerySet.as_manager()
+
+    class Meta:
+        abstract = True
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether more comes of it by itself."""
+        return self.state in (self.State.WAITING, self.State.QUEUED, self.State.RUNNING)
+
+
+class Reproduction(SandboxRun):
+    """One run of an entry's script that somebody asked for, and what the engine said of it."""
+
+    incident = models.ForeignKey(
+        Incident, null=True, blank=True, on_delete=models.CASCADE, related_name="reproductions"
+    )
+    fixed = models.BooleanField(default=False)
+    options = models.JSONField(default=dict, blank=True)
+    cancel_requested = models.BooleanField(default=False)
+    asked_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    token = models.ForeignKey(
+        "ApiToken", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    # The end of what it printed while it runs, all of it (bounded) once it has ended.
+    output = models.TextField(blank=True, default="")
+    # How it ended, and on what: Outcome.to_json without its output; None until then.
+    result = models.JSONField(null=True, blank=True)
+    # The pitfall that the engine named in its output.
+    named = models.CharField(max_length=100, blank=True, default="")
+    # Of a broken run: whether that is what the incident was named as; None where it says nothing.
+    same_failure = models.BooleanField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-pk"]
+        indexes = [models.Index(fields=["state", "lease_until"], name="reproduction_owed_work")]
+
+    def __str__(self) -> str:
+        return f"R{self.pk} {self.slug}{' fixed' if self.fixed else ''}"
+
+
+class Verification(SandboxRun):
+    """A broken and a fixed run of an entry, and what they proved; written by `verify` alone."""
+
+    device = models.CharField(max_length=200, blank=True, default="")
+    torch = models.CharField(max_length=40, blank=True, default="")
+    python = models.CharField(max_length=40, blank=True, default="")
+    cuda = models.CharField(max_length=40, blank=True, default="")
+    driver = models.CharField(max_length=40, blank=True, default="")
+    catalog_version = models.CharField(max_length=64, blank=True, default="")
+    entry_digest = models.CharField(max_length=64, blank=True, default="")
+    reproduced = models.BooleanField(default=False)
+    fix_verified = models.BooleanField(default=False)
+    reason = models.TextField(blank=True, default="")
+    seconds = models.FloatField(default=0)
+    broken_lines = models.JSONField(default=list, blank=True)
+    fixed_lines = models.JSONField(default=list, blank=True)
+    broken_output = models.TextField(blank=True, default="")
+    fixed_output = models.TextField(blank=True, default="")
+
+    class Meta:
+        ordering = ["-pk"]
+        indexes = [models.Index(fields=["state", "lease_until"], name="verification_owed_work")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["slug"],
+                condition=Q(state__in=["waiting", "queued", "running"]),
+                name="one_pending_verification",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"V{self.pk} {self.slug}"
+
+
+class WorkerCapability(models.Model):
+    """What a living worker of the queues `cpu` and `gpu` said it has, and when it last did."""
+
+    name = models.CharField(max_length=200, unique=True)
+    queue = models.CharField(max_length=20)
+    is_able = models.BooleanField(default=False)
+    # What it lacks, in words; empty where it can run at all.
+    why = models.CharField(max_length=300, blank=True, default="")
+    # Capability.to_json of its sandbox's probe.
+    capability = models.JSONField(default=dict, blank=True)
+    started_at = models.DateTimeField()
+    heartbeat_at = models.DateTimeField()
+
+    objects = WorkerQuerySet.as_manager()
+
+    class Meta:
+        verbose_name_plural = "worker capabilities"
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.queue})"
 
 
 class ApiToken(models.Model):

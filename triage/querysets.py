@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Self
 
 from django.db import models
@@ -10,6 +10,10 @@ from django.db.models import F, Q
 
 #: States of a text that is owed a scan.
 PENDING_SCAN = ("stored", "scanning")
+#: States of a run in the sandbox that is owed or at work.
+PENDING_RUN = ("waiting", "queued", "running")
+#: A worker that was silent for longer is gone: it reports every few seconds.
+WORKER_SILENCE = timedelta(seconds=45)
 #: Columns that hold megabytes; pages and lists never load them by accident.
 HEAVY_SUBMISSION_COLUMNS = ("evidence", "line_index")
 #: Columns of a diagnosis that one page alone draws.
@@ -75,6 +79,26 @@ class SubmissionQuerySet(models.QuerySet):
     def readable(self) -> Self:
         """Whose text is still kept."""
         return self.exclude(stored_at="")
+
+
+class RunQuerySet(models.QuerySet):
+    """Runs in the sandbox: reproductions and verifications."""
+
+    def pending(self) -> Self:
+        """Of which more is to come."""
+        return self.filter(state__in=PENDING_RUN)
+
+    def owed(self, now: datetime) -> Self:
+        """Not ended, and nobody at work on them."""
+        return self.pending().filter(_lease_is_free(now))
+
+
+class WorkerQuerySet(models.QuerySet):
+    """Workers that run reproductions."""
+
+    def alive(self, now: datetime) -> Self:
+        """Heard of lately."""
+        return self.filter(heartbeat_at__gte=now - WORKER_SILENCE)
 
 
 class ApiTokenQuerySet(models.QuerySet):

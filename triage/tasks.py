@@ -9,7 +9,7 @@ from celery import shared_task, signals
 from django.conf import settings
 
 from triage.engine import diagnose, scan
-from triage.services import diagnosis
+from triage.services import diagnosis, reporter, reproductions, verifications, workers
 from triage.services import sweep as sweeping
 from triage.services.catalog import current_catalog
 
@@ -27,6 +27,18 @@ def _read_the_catalog(**_: Any) -> None:
         [scan(io.BytesIO(b"Traceback (most recent call last):\nError: x\n"), catalog=catalog)],
         catalog,
     )
+
+
+@signals.worker_ready.connect
+def _announce(sender: Any, **_: Any) -> None:
+    queues = [name for name in workers.QUEUES if name in sender.app.amqp.queues.consume_from]
+    if queues:
+        reporter.start(sender.hostname, queues[0], sender.app)
+
+
+@signals.worker_shutdown.connect
+def _leave(**_: Any) -> None:
+    reporter.stop()
 
 
 @shared_task(
@@ -53,6 +65,38 @@ def scan_submission(submission_pk: int) -> None:
 def diagnose_incident(incident_pk: int) -> None:
     """Diagnoses one incident from all its evidence."""
     diagnosis.diagnose_incident(incident_pk)
+
+
+@shared_task(
+    name="triage.tasks.run_reproduction",
+    soft_time_limit=settings.PITSTOP_REPRODUCTION_LIMIT_S,
+    time_limit=settings.PITSTOP_REPRODUCTION_LIMIT_S + _GRACE_S,
+    acks_late=True,
+    reject_on_worker_lost=True,
+    ignore_result=True,
+)
+def run_reproduction(reproduction_pk: int) -> None:
+    """Runs one reproduction."""
+    reproductions.run(reproduction_pk)
+
+
+@shared_task(
+    name="triage.tasks.run_verification",
+    soft_time_limit=settings.PITSTOP_REPRODUCTION_LIMIT_S,
+    time_limit=settings.PITSTOP_REPRODUCTION_LIMIT_S + _GRACE_S,
+    acks_late=True,
+    reject_on_worker_lost=True,
+    ignore_result=True,
+)
+def run_verification(verification_pk: int) -> None:
+    """Runs an entry broken and fixed."""
+    verifications.run(verification_pk)
+
+
+@shared_task(name="triage.tasks.ask_due_verifications", soft_time_limit=60, ignore_result=True)
+def ask_due_verifications() -> None:
+    """Asks for the entries that changed or were last verified long ago; the sweep queues them."""
+    verifications.ask_where_due()
 
 
 @shared_task(name="triage.tasks.sweep", soft_time_limit=60, time_limit=80, ignore_result=True)

@@ -76,3 +76,9 @@ def guide(text: str) -> SafeString:
 def snippet(code: str, language: str = "python") -> SafeString:
     """Code as coloured HTML, without a `<pre>` around it."""
     return mark_safe(_snippet_html(code, language))  # noqa: S308 (escaped by Pygments)
+
+
+@register.filter
+def lowfirst(text: str) -> str:
+    """The sentence as it goes on after a colon: a small first letter, but `DDP` stays."""
+    return text[:1].lower() + text[1:] if text[1:2].islower() or text.startswith("A ") else text

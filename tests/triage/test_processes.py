@@ -150,7 +150,7 @@ def _send_long_log(processes: Processes) -> int:
         processes.run(
             """
             celery_app.conf.task_always_eager = False
-            queue._send = lambda name, args: None
+            queue._send = lambda *message: None
             lines = "".join(f"step {n} loss 2.{n}\\n" for n in range(200_000))
             print(send(lines + BUS_ERROR).incident.submissions.get().pk)
             """
@@ -208,7 +208,7 @@ def test_ranks_that_post_at_once_make_one_incident(processes: Processes) -> None
         processes.start(
             """
             celery_app.conf.task_always_eager = False
-            queue._send = lambda name, args: None
+            queue._send = lambda *message: None
             first = int(sys.argv[1])
             for rank in range(first, first + 15):
                 send(f"[rank{rank}]: step 1\\n", "the same of every rank\\n",

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from triage.models import ApiToken, Finding, Incident, Submission
+from triage.models import ApiToken, Finding, Incident, Reproduction, Submission
 from triage.services.intake import Received
 
 
@@ -61,6 +61,28 @@ def whole(request: HttpRequest, incident: Incident) -> dict[str, Any]:
         "catalog": diagnosis.catalog_version if diagnosis else "",
         "error": incident.error,
         "texts": [_text(text) for text in incident.submissions.light()],
+    }
+
+
+def reproduction(row: Reproduction, *, with_output: bool = True) -> dict[str, Any]:
+    """A run, with all that it printed so far unless that is left out."""
+    return {
+        "id": row.pk,
+        "incident": f"INC-{row.incident_id}" if row.incident_id else "",
+        "slug": row.slug,
+        "fixed": row.fixed,
+        "options": row.options,
+        "where": row.where,
+        "state": row.state,
+        "waits_for": row.waits_for,
+        "error": row.error,
+        "named": row.named,
+        "same_failure": row.same_failure,
+        "result": row.result,
+        "output": row.output if with_output else "",
+        "created_at": row.created_at,
+        "started_at": row.started_at,
+        "ended_at": row.ended_at,
     }
 
 

@@ -18,8 +18,8 @@ from triage.api import answers, schemas
 from triage.api.auth import AsyncTokenAuth, TokenAuth
 from triage.api.bodies import openapi_body, read_body
 from triage.api.problems import Problem, handle_problems
-from triage.models import ApiToken, Incident, Submission
-from triage.services import incidents, intake, texts, tokens
+from triage.models import ApiToken, Incident, Reproduction, Submission
+from triage.services import incidents, intake, reproductions, texts, tokens
 
 _DESCRIPTION = """
 Send the log of a failed or hung PyTorch run, read what went wrong.
@@ -175,6 +175,68 @@ def read_log_book(request: HttpRequest, reference: str) -> list[dict[str, Any]]:
     ]
 
 
+@api.post(
+    "/incidents/{reference}/reproductions",
+    auth=TokenAuth("write"),
+    response={202: schemas.ReproductionOut},
+    summary="Reproduce the failure",
+)
+def ask_reproduction(
+    request: HttpRequest, reference: str, wanted: schemas.ReproductionIn
+) -> Status[dict[str, Any]]:
+    """Runs the catalog's own script for this incident's pitfall, in a sandbox on a worker.
+
+    Without a worker that can do it, it waits. The same request twice is one run.
+    """
+    token = _token(request)
+    row = reproductions.ask(
+        _visible(request, reference),
+        wanted.slug,
+        fixed=wanted.fixed,
+        options=wanted.options,
+        who=token.owner,
+        token=token,
+    )
+    return Status(202, answers.reproduction(row))
+
+
+@api.get(
+    "/incidents/{reference}/reproductions",
+    auth=TokenAuth("read"),
+    response=list[schemas.ReproductionOut],
+    summary="List reproductions",
+)
+def list_reproductions(request: HttpRequest, reference: str) -> list[dict[str, Any]]:
+    """The incident's newest runs, at most 50, without their output."""
+    rows = _visible(request, reference).reproductions.defer("output")[:50]
+    return [answers.reproduction(row, with_output=False) for row in rows]
+
+
+@api.get(
+    "/incidents/{reference}/reproductions/{number}",
+    auth=TokenAuth("read"),
+    response=schemas.ReproductionOut,
+    summary="Read a reproduction",
+)
+def read_reproduction(request: HttpRequest, reference: str, number: int) -> dict[str, Any]:
+    """How a run stands, with what it printed so far."""
+    return answers.reproduction(_run(request, reference, number))
+
+
+@api.delete(
+    "/incidents/{reference}/reproductions/{number}",
+    auth=TokenAuth("write"),
+    response={202: schemas.ReproductionOut},
+    summary="Cancel a reproduction",
+)
+def cancel_reproduction(
+    request: HttpRequest, reference: str, number: int
+) -> Status[dict[str, Any]]:
+    """Cancels a run that waits or is at work; one at work ends within seconds."""
+    row = reproductions.cancel(_run(request, reference, number), _token(request).owner)
+    return Status(202, answers.reproduction(row))
+
+
 @api.delete(
     "/incidents/{reference}/texts",
     auth=TokenAuth("write"),
@@ -248,6 +310,14 @@ def _visible(request: HttpRequest, reference: str) -> Incident:
     ):
         return incident
     raise Problem(404, "not-found", f"There is no incident {reference} that this token may read.")
+
+
+def _run(request: HttpRequest, reference: str, number: int) -> Reproduction:
+    incident = _visible(request, reference)
+    row = incident.reproductions.filter(pk=number).first()
+    if row is None:
+        raise Problem(404, "not-found", f"{incident.reference} has no reproduction {number}.")
+    return row
 
 
 def _text(incident: Incident, position: int) -> Submission:

@@ -14,6 +14,7 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from triage.services.intake import IntakeError
+from triage.services.reproductions import RefusedError
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +86,12 @@ def handle_problems(api: NinjaAPI) -> None:
     @api.exception_handler(IntakeError)
     def _(request: HttpRequest, error: IntakeError) -> HttpResponse:
         return respond(request, of_intake(error))
+
+    @api.exception_handler(RefusedError)
+    def _(request: HttpRequest, error: RefusedError) -> HttpResponse:
+        headers = {"Retry-After": "60"} if error.status == HTTPStatus.TOO_MANY_REQUESTS else {}
+        problem = Problem(error.status, error.code, error.problem, hint=error.hint, headers=headers)
+        return respond(request, problem)
 
     @api.exception_handler(ValidationError)
     def _(request: HttpRequest, error: ValidationError) -> HttpResponse:

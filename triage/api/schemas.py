@@ -201,6 +201,43 @@ class LogBookEntryOut(Schema):
     data: dict[str, Any]
 
 
+class ReproductionIn(BaseModel):
+    """Which script to run, and with what numbers. Code is never taken."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    slug: str = Field("", max_length=100, description="The pitfall; default: the nearest one.")
+    fixed: bool = Field(False, description="With the entry's own fix.")
+    options: dict[str, int] = Field(
+        {},
+        description="world-size, num-workers, shm-mb, classes: whole numbers within the ranges "
+        "that the entry declares.",
+    )
+
+
+class ReproductionOut(Schema):
+    """A run. `state`: waiting (for what stands in `waits_for`), queued, running, done, failed or
+    cancelled. `same_failure`: whether the engine named in its output what the incident was named;
+    null until then, and of a run with the fix."""
+
+    id: int
+    incident: str
+    slug: str
+    fixed: bool
+    options: dict[str, int]
+    where: str
+    state: str
+    waits_for: str
+    error: str
+    named: str
+    same_failure: bool | None
+    result: dict[str, Any] | None
+    output: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
 class DestroyedOut(Schema):
     """How many texts were destroyed."""
 

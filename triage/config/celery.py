@@ -29,6 +29,9 @@ def _sweep_at_once(**_: Any) -> None:
 
 @signals.heartbeat_sent.connect
 def _show_that_a_worker_lives(**_: Any) -> None:
+    # A worker of reproductions alone reads no texts: it is not the one that pages wait for.
+    if app.conf.task_default_queue not in app.amqp.queues.consume_from:
+        return
     from triage.pages.health import note_worker_heartbeat  # noqa: PLC0415 (needs set-up Django)
 
     note_worker_heartbeat()

@@ -207,6 +207,11 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_connect_timeout": 3,
 }
 CELERY_TASK_DEFAULT_QUEUE = "triage"
+# Reproductions have workers of their own; services/workers.py sends those that need a GPU to `gpu`.
+CELERY_TASK_ROUTES = {
+    "triage.tasks.run_reproduction": {"queue": "cpu"},
+    "triage.tasks.run_verification": {"queue": "cpu"},
+}
 # The database is the truth, the queue a hint: no results are kept in Redis.
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
@@ -220,12 +225,19 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
 
 SWEEP_EVERY_S = 10
+# Proofs are good for a month, and a changed entry is verified again within this time.
+ASK_VERIFICATIONS_EVERY_S = 3_600
 CELERY_BEAT_SCHEDULE = {
     # `expires`: sweeps that pile up while no worker runs are dropped but for the newest.
     "sweep": {
         "task": "triage.tasks.sweep",
         "schedule": SWEEP_EVERY_S,
         "options": {"expires": SWEEP_EVERY_S},
+    },
+    "ask-due-verifications": {
+        "task": "triage.tasks.ask_due_verifications",
+        "schedule": ASK_VERIFICATIONS_EVERY_S,
+        "options": {"expires": ASK_VERIFICATIONS_EVERY_S},
     },
 }
 
@@ -245,6 +257,8 @@ PITSTOP_MAX_DECOMPRESSION_RATIO = 200
 PITSTOP_SCAN_LIMIT_S = 600
 # Evidence is small by then: a diagnosis that takes longer hangs.
 PITSTOP_DIAGNOSE_LIMIT_S = 60
+# A broken and a fixed run, three times as slow as declared; below the queue's patience.
+PITSTOP_REPRODUCTION_LIMIT_S = 600
 # Evidence of thousands of texts is merged in memory.
 PITSTOP_MAX_EVIDENCE_BYTES = 2 * 2**20
 # Half a year covers a paper's deadline and its rebuttal; then only evidence stays.
@@ -277,6 +291,8 @@ WHITENOISE_AUTOREFRESH = DEBUG
 KB_CATALOG = "triage.services.catalog.current_catalog"
 # The engine's facts, by which the check of the catalog knows a misspelt one.
 KB_FACTS = "triage.engine.facts.FACT_VALUES"
+# What this site saw of an entry's reproduction, beside the proofs that the catalog came with.
+KB_PROOFS = "triage.services.verifications.proofs_of"
 # Folders of a site's own entries, parted as PATH is.
 PITSTOP_CATALOG = [
     Path(folder) for folder in os.environ.get("PITSTOP_CATALOG", "").split(os.pathsep) if folder

@@ -13,7 +13,8 @@ from django.utils import timezone
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from kb.catalog import Catalog, Pitfall
+from kb.catalog import Catalog, Pitfall, Proof
+from kb.catalog.badges import Badges, badges_of
 from triage.models import Diagnosis, Finding, Incident, Submission
 from triage.pages.charts import Chart, build_charts
 from triage.pages.highlighting import highlight_lines
@@ -29,6 +30,8 @@ from triage.pages.wording import (
     duration_in_words,
     size_in_words,
 )
+from triage.services.reproductions import torch_of
+from triage.services.verifications import proofs_of
 
 #: Evidence lines listed for one finding; the log shows the rest.
 MAX_EVIDENCE_SHOWN = 6
@@ -135,6 +138,9 @@ class IncidentPage:
     stacks: StackSection | None = None
     charts: Sequence[Chart] = ()
     charts_left_out: int = 0
+    torch: str = ""
+    proofs: Sequence[Proof] = ()
+    badges: Badges | None = None
 
     @property
     def is_working(self) -> bool:
@@ -232,6 +238,9 @@ def build_page(incident: Incident, catalog: Catalog) -> IncidentPage:
     kind = _kind(incident)
     heading, lead = _split_sentence(_heading(kind, incident, diagnosis, answer))
     tree, series = _exhibits(diagnosis)
+    pitfall = answer.pitfall if answer is not None else None
+    torch = torch_of(incident)
+    proofs = proofs_of(pitfall) if pitfall is not None else ()
     charts, charts_left_out = build_charts(series, writer.link)
     return IncidentPage(
         incident=incident,
@@ -258,6 +267,11 @@ def build_page(incident: Incident, catalog: Catalog) -> IncidentPage:
         stacks=build_stacks(tree, writer.link, said=diagnosis.sentence if diagnosis else ""),
         charts=charts,
         charts_left_out=charts_left_out,
+        torch=torch,
+        proofs=proofs,
+        badges=badges_of(pitfall, proofs, today=timezone.now().date(), torch=torch)
+        if pitfall is not None
+        else None,
     )
 
 

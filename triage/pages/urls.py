@@ -38,5 +38,16 @@ urlpatterns = [
     path("i/<incident:number>/log", views.incident_log, name="incident-log"),
     path("i/<incident:number>/texts/<int:position>/raw", views.incident_raw, name="incident-raw"),
     path("i/<incident:number>/texts", views.incident_add, name="incident-add"),
+    path("i/<incident:number>/minimal", views.incident_minimal, name="incident-minimal"),
+    path(
+        "i/<incident:number>/reproductions",
+        views.incident_reproductions,
+        name="incident-reproductions",
+    ),
+    path(
+        "i/<incident:number>/reproductions/<int:run>/cancel",
+        views.incident_reproduction_cancel,
+        name="incident-reproduction-cancel",
+    ),
     path("i/<incident:number>/destroy", views.incident_destroy, name="incident-destroy"),
 ]

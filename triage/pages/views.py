@@ -25,18 +25,21 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from django_htmx.http import HttpResponseClientRedirect
 
-from triage.models import Incident, Submission
+from kb.catalog.model import OPTIONS
+from triage.models import Incident, Reproduction, Submission
 from triage.pages.context import THEMES
 from triage.pages.forms import TextsForm, TriageForm
 from triage.pages.incident_page import IncidentPage, build_page
 from triage.pages.incident_rows import build_rows
 from triage.pages.log_window import LogWindow, open_log
+from triage.pages.minimal import build_minimal
+from triage.pages.reproduce_section import ReproduceSection, build_section
 from triage.pages.requests import PageRequest
 from triage.pages.samples import all_samples, find_sample
 from triage.pages.story import StoryRow, build_story
 from triage.pages.wording import count_in_words
 from triage.querysets import IncidentQuerySet
-from triage.services import incidents, intake, texts
+from triage.services import incidents, intake, reproductions, texts
 from triage.services.catalog import current_catalog
 
 RECENT_INCIDENTS = 8
@@ -138,7 +141,8 @@ def incident(request: PageRequest, number: int) -> HttpResponse:
         "section": "incidents",
         "page": page,
         "log": _log(request, page),
-        "story": _story(page),
+        "story": _story(page.incident),
+        "reproduce": _reproduce(page),
     }
     return render(request, "triage/incident_detail.html", context)
 
@@ -152,7 +156,8 @@ def incident_status(request: PageRequest, number: int) -> HttpResponse:
     context: dict[str, object] = {"page": page, "is_update": True}
     if not page.is_working:
         context["log"] = _log(request, page)
-        context["story"] = _story(page)
+        context["story"] = _story(page.incident)
+        context["reproduce"] = _reproduce(page)
     return render(request, "triage/_incident_update.html", context)
 
 
@@ -205,6 +210,53 @@ def incident_add(request: PageRequest, number: int) -> HttpResponse:
         return _refuse(request, error, target)
     _tell(request, received)
     return _lead_to(request, received.incident)
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "POST"])
+def incident_reproductions(request: PageRequest, number: int) -> HttpResponse:
+    """The runs of an incident; a POST asks for one with the numbers of the form."""
+    target = get_object_or_404(Incident.objects.with_answer(), pk=number)
+    problem = ""
+    if request.method == "POST":
+        try:
+            reproductions.ask(
+                target,
+                request.POST.get("slug", ""),
+                fixed=request.POST.get("fixed") == "1",
+                options=_options(request.POST),
+                who=request.user,
+            )
+        except reproductions.RefusedError as error:
+            problem = f"{error.problem} {error.hint}".strip()
+    return _show_runs(request, target, problem)
+
+
+@login_required
+@require_POST
+def incident_reproduction_cancel(request: PageRequest, number: int, run: int) -> HttpResponse:
+    """Cancels a run that waits or is at work."""
+    target = get_object_or_404(Incident.objects.with_answer(), pk=number)
+    row = get_object_or_404(Reproduction, pk=run, incident=target)
+    problem = ""
+    try:
+        reproductions.cancel(row, request.user)
+    except reproductions.RefusedError as error:
+        problem = error.problem
+    return _show_runs(request, target, problem)
+
+
+@login_required
+@require_GET
+def incident_minimal(request: PageRequest, number: int) -> HttpResponse:
+    """The nearest reproduction's code, and what to keep when a script is cut down to it."""
+    target = get_object_or_404(Incident.objects.with_answer(), pk=number)
+    pitfall = reproductions.nearest(target, current_catalog())
+    context: dict[str, object] = {"section": "incidents", "incident": target}
+    if pitfall is not None:
+        context["minimal"] = build_minimal(pitfall, reproductions.suggested(target, pitfall))
+    return render(request, "triage/incident_minimal.html", context)
 
 
 @login_required
@@ -312,8 +364,42 @@ def _log(request: PageRequest, page: IncidentPage) -> LogWindow:
     )
 
 
-def _story(page: IncidentPage) -> list[StoryRow]:
-    return build_story(page.incident.log_book.select_related("who").order_by("at", "pk"))
+def _story(incident: Incident) -> list[StoryRow]:
+    return build_story(incident.log_book.select_related("who").order_by("at", "pk"))
+
+
+def _reproduce(page: IncidentPage) -> ReproduceSection | None:
+    """The section of an incident that has a diagnosis."""
+    if page.is_working or page.kind in ("failed", "destroyed", "clean"):
+        return None
+    return build_section(page.incident, current_catalog(), known=(page.torch, page.proofs))
+
+
+def _show_runs(request: PageRequest, target: Incident, problem: str) -> HttpResponse:
+    """The runs alone for a script; for people without, the page with what is to be said."""
+    if not request.htmx:
+        if problem:
+            messages.error(request, problem)
+        return redirect(f"{target.get_absolute_url()}#reproduce")
+    context = {
+        "reproduce": build_section(target, current_catalog(), problem=problem),
+        "story": _story(target),
+        "is_update": True,
+    }
+    status = 422 if problem else 200
+    return render(request, "triage/_reproduce_state.html", context, status=status)
+
+
+def _options(form: QueryDict) -> dict[str, int]:
+    """The numbers of a form's options; a field left empty is left to the script."""
+    found: dict[str, int] = {}
+    for name in OPTIONS:
+        text = form.get(f"option-{name}", "").strip()
+        if text:
+            is_number = text.isascii() and text.isdecimal() and len(text) < 7
+            # What is no number is outside every range.
+            found[name] = int(text) if is_number else -1
+    return found
 
 
 def _whole_number(wishes: QueryDict, name: str) -> int | None:

@@ -7,8 +7,20 @@ own scripts are run, with numbers within the ranges that their entries declare.
 """
 
 from triage.reproduction.proofs import Checked, verify
-from triage.reproduction.runner import OptionError, Outcome, checked_options, reproduce
-from triage.reproduction.sandbox import Capability, NoSandboxError, interpreter, probe
+from triage.reproduction.runner import (
+    OptionError,
+    Outcome,
+    checked_options,
+    memory_limit_mib,
+    reproduce,
+)
+from triage.reproduction.sandbox import (
+    Capability,
+    NoSandboxError,
+    interpreter,
+    probe,
+    why_unlikely,
+)
 
 __all__ = [
     "Capability",
@@ -18,7 +30,9 @@ __all__ = [
     "Outcome",
     "checked_options",
     "interpreter",
+    "memory_limit_mib",
     "probe",
     "reproduce",
     "verify",
+    "why_unlikely",
 ]

@@ -124,6 +124,11 @@ def checked_options(pitfall: Pitfall, options: Mapping[str, int]) -> dict[str, i
     return dict(options)
 
 
+def memory_limit_mib(reproduction: Reproduction) -> int:
+    """The most memory that a run of it may take, MiB."""
+    return max(2 * reproduction.memory_mib, _LEAST_MEMORY_MIB)
+
+
 def reproduce(
     pitfall: Pitfall,
     catalog: Catalog,
@@ -151,7 +156,7 @@ def reproduce(
         # The size of /dev/shm is the sandbox's; the script sees it there.
         arguments += [] if name == "shm-mb" else [f"--{name}", str(value)]
     box = Box(
-        memory_mib=max(2 * reproduction.memory_mib, _LEAST_MEMORY_MIB),
+        memory_mib=memory_limit_mib(reproduction),
         shm_mib=given.get("shm-mb", reproduction.shm_mib),
         scratch_mib=reproduction.scratch_mib,
         gpu=reproduction.where != "cpu",

@@ -143,6 +143,24 @@ def interpreter() -> str:
     return os.environ.get("PITSTOP_REPRO_PYTHON") or sys.executable
 
 
+def why_unlikely(python: str) -> str:
+    """What a look from outside already misses for reproductions; "" leaves it to `probe`. Quick."""
+    if sys.platform != "linux" or shutil.which("bwrap") is None:
+        return "bubblewrap is not installed"
+    look = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
+    try:
+        done = subprocess.run(
+            [python, "-I", "-c", look],
+            capture_output=True,
+            check=False,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    return "torch is not installed (pip install 'pitstop[repro]')" if done.returncode else ""
+
+
 @cache
 def probe(python: str) -> Capability:
     """What this machine can run on that Python; asked once a process. No exception."""

@@ -14,6 +14,10 @@ RECEIVED = "received"
 SCANNED = "scanned"
 DIAGNOSED = "diagnosed"
 DESTROYED = "destroyed"
+REPRODUCTION_ASKED = "reproduction_asked"
+REPRODUCTION_STARTED = "reproduction_started"
+REPRODUCTION_ENDED = "reproduction_ended"
+REPRODUCTION_CANCELLED = "reproduction_cancelled"
 
 
 def write(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from django.utils import timezone
 
 from triage.models import Incident, Submission
-from triage.services import queue
+from triage.services import queue, reproductions, verifications
 
 #: Queued in one sweep; the next one is seconds away.
 MOST_AT_ONCE = 1_000
@@ -19,10 +19,12 @@ class Swept:
 
     scans: int
     diagnoses: int
+    reproductions: int = 0
+    verifications: int = 0
 
 
 def sweep() -> Swept:
-    """Queues every scan and diagnosis that is owed and that nobody holds.
+    """Queues every scan, diagnosis and reproduction that is owed and that nobody holds.
 
     Work that waits in the queue already is queued once more; whoever claims its row first does it,
     the others return at once.
@@ -40,4 +42,9 @@ def sweep() -> Swept:
         queue.enqueue(queue.SCAN_SUBMISSION, pk)
     for pk in diagnoses:
         queue.enqueue(queue.DIAGNOSE_INCIDENT, pk)
-    return Swept(scans=len(scans), diagnoses=len(diagnoses))
+    return Swept(
+        scans=len(scans),
+        diagnoses=len(diagnoses),
+        reproductions=reproductions.queue_owed(),
+        verifications=verifications.queue_next(),
+    )

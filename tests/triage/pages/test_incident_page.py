@@ -108,7 +108,7 @@ def test_while_the_worker_works_the_text_is_there_and_the_page_asks_again(reader
     assert 'http-equiv="refresh"' in page_of(reader.get(f"/i/INC-{incident.pk}"))
 
 
-def test_the_status_fills_answer_log_and_story_at_once(
+def test_the_status_fills_answer_reproduction_log_and_story_at_once(
     reader: Client, diagnosed: Diagnosed
 ) -> None:
     incident = diagnosed(BUS_ERROR)
@@ -116,7 +116,7 @@ def test_the_status_fills_answer_log_and_story_at_once(
     assert "<html" not in fragment
     assert 'class="verdict named"' in fragment
     assert "/status" not in fragment
-    assert fragment.count('hx-swap-oob="true"') == 2
+    assert fragment.count('hx-swap-oob="true"') == 3
     assert "<title>INC-" in fragment
 
 
@@ -309,5 +309,5 @@ def test_the_incident_page_asks_the_database_a_bounded_number_of_times(
     reader: Client, diagnosed: Diagnosed, django_assert_max_num_queries: Any
 ) -> None:
     incident = diagnosed(*(f"[rank{n}]: step 1 loss {n}\n" for n in range(20)), BUS_ERROR)
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(16):
         page_of(reader.get(f"/i/INC-{incident.pk}"))

@@ -14,6 +14,7 @@ from kb.catalog import Catalog, Pitfall, load_pitfall
 from kb.catalog.proof import digest_of
 from triage.management.commands import reproduce as reproduce_command
 from triage.management.commands import verify as verify_command
+from triage.models import Verification
 from triage.reproduction import (
     Capability,
     NoSandboxError,
@@ -151,6 +152,7 @@ class TestRuns:
         with pytest.raises(CommandError, match="classes is a whole number from 1 to 9, not 10"):
             call_command("reproduce", "step-stumbles", "--classes", "10")
 
+    @pytest.mark.django_db
     def test_verify_writes_what_it_saw(
         self,
         make_pitfall: Make,
@@ -167,7 +169,14 @@ class TestRuns:
         assert "1 entries: 1 failures reproduced, 1 fixes verified" in printed.err
         (proof,) = load_pitfall(pitfall.folder).proofs
         assert (proof.fix_verified, proof.catalog) == (True, catalog.version)
+        row = Verification.objects.get()
+        assert (row.slug, row.fix_verified, row.entry_digest) == (
+            "step-stumbles",
+            True,
+            proof.entry,
+        )
 
+    @pytest.mark.django_db
     def test_verify_ends_with_1_where_an_entry_falls_short(
         self, make_pitfall: Make, monkeypatch: pytest.MonkeyPatch
     ) -> None:

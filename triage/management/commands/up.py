@@ -27,6 +27,7 @@ from triage.management.supervision.private_redis import (
     find_redis_server,
     redis_command,
 )
+from triage.reproduction import interpreter, why_unlikely
 
 _LIFELINE = Path(__file__).resolve().parent.parent / "supervision" / "lifeline.py"
 # sun_path of a Unix socket holds 108 bytes on Linux and 104 on macOS, the closing zero included.
@@ -73,25 +74,29 @@ class Command(BaseCommand):
                 os.environ.update(_environment(data, host, socket_path if redis_binary else None))
                 self._say(f"Pitstop is starting. Data: {data}")
                 welcome = _prepare()
+                no_reproductions = why_unlikely(interpreter())
                 programs = _programs(
                     host=host,
                     port=port,
                     data=data,
                     worker_processes=options["workers"],
                     redis=(redis_binary, socket_path) if redis_binary else None,
+                    with_reproductions=not no_reproductions,
                 )
                 house = House(
                     write_configuration(programs, run, logs),
                     web=(_reachable(host), port),
                     logs=logs,
                     say=self._say,
-                    on_ready=lambda: self._welcome(address, host, logs, welcome),
+                    on_ready=lambda: self._welcome(address, host, logs, welcome, no_reproductions),
                 )
                 status = house.stay()
         self._say("Stopped." if status == 0 else "Stopped, since a part could not be started.")
         sys.exit(status)
 
-    def _welcome(self, address: str, host: str, logs: Path, welcome: dict[str, str]) -> None:
+    def _welcome(
+        self, address: str, host: str, logs: Path, welcome: dict[str, str], no_reproductions: str
+    ) -> None:
         self._say(f"Pitstop answers at {address}/")
         self._say(f"Sign in once with: {address}{welcome['path']}")
         if welcome["password"]:
@@ -100,6 +105,11 @@ class Command(BaseCommand):
             self._say(
                 "Other machines can sign in through HTTPS only (a proxy in front); in a trusted "
                 "network PITSTOP_PLAIN_HTTP=1 lifts that."
+            )
+        if no_reproductions:
+            self._say(
+                f"Reproductions are not run here: {no_reproductions}. Elsewhere "
+                "`manage.py worker --queue cpu` runs them (README, Workers)."
             )
         self._say(f"Logs: {logs}  Ctrl-C stops everything.")
 
@@ -245,7 +255,13 @@ def _prepare() -> dict[str, str]:
 
 
 def _programs(
-    *, host: str, port: int, data: Path, worker_processes: int, redis: tuple[Path, Path] | None
+    *,
+    host: str,
+    port: int,
+    data: Path,
+    worker_processes: int,
+    redis: tuple[Path, Path] | None,
+    with_reproductions: bool,
 ) -> list[Program]:
     celery = [sys.executable, "-m", "celery", "--quiet", "--app", "triage.config"]
     socket_path = redis[1] if redis else None
@@ -281,6 +297,19 @@ def _programs(
             ],
         ),
     ]  # fmt: skip
+    if with_reproductions:
+        programs.append(
+            Program(
+                "cpu-worker",
+                [
+                    sys.executable, str(settings.BASE_DIR / "manage.py"), "worker",
+                    "--queue", "cpu", "--name", f"cpu-{os.getpid()}@{socket.gethostname()}",
+                ],
+                stop_signal="QUIT",
+                stops_as_group=False,
+                after=socket_path,
+            )
+        )  # fmt: skip
     if redis:
         binary, path = redis
         programs.append(

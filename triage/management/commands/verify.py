@@ -9,9 +9,13 @@ import time
 from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import Error as DatabaseError
+from django.db import connection
+from django.db.backends.sqlite3.base import DatabaseWrapper as SqliteDatabase
 from django.utils import timezone
 
 from kb.catalog import Catalog, CatalogError, Pitfall
@@ -19,7 +23,9 @@ from kb.catalog import proof as proof_file
 from kb.catalog.model import RUNNABLE
 from triage.engine.pipeline import compile_catalog
 from triage.engine.site import site_catalog
+from triage.models import Verification
 from triage.reproduction import Checked, interpreter, probe, verify
+from triage.services import verifications
 
 
 class Command(BaseCommand):
@@ -46,6 +52,7 @@ class Command(BaseCommand):
         capability = probe(interpreter())
         if missing := capability.lacks(options["device"]):
             raise CommandError(f"{missing}; nothing was run")
+        has_database = _has_database()
         started, reproduced, verified, short = time.monotonic(), 0, 0, []
         for checked in _check_all(chosen, catalog, max(options["jobs"], 1)):
             pitfall = catalog.by_slug[checked.broken.slug]
@@ -53,6 +60,8 @@ class Command(BaseCommand):
                 proof_file.write(pitfall.folder, checked.proof)
             except OSError as error:
                 self.stderr.write(f"{pitfall.slug}: the proof cannot be written: {error}")
+            if has_database:
+                verifications.record(checked)
             reproduced += checked.proof.reproduced
             verified += checked.proof.fix_verified
             if _falls_short(pitfall, checked):
@@ -66,6 +75,17 @@ class Command(BaseCommand):
         if short:
             self.stderr.write(f"fell short of what they declare: {', '.join(sorted(short))}")
             sys.exit(1)
+
+
+def _has_database() -> bool:
+    """Whether there is a database that keeps verifications; none is made for it."""
+    is_file = isinstance(connection, SqliteDatabase) and not connection.is_in_memory_db()
+    if is_file and not Path(str(connection.settings_dict["NAME"])).is_file():
+        return False
+    try:
+        return Verification._meta.db_table in connection.introspection.table_names()
+    except DatabaseError:
+        return False
 
 
 def _chosen(catalog: Catalog, slugs: Sequence[str], device: str) -> list[Pitfall]:

@@ -326,8 +326,14 @@
     keys[event.key]();
   });
 
+  // Of an output that grows, the end is what the reader waits for.
+  function showTails() {
+    all("[data-tail]").forEach((output) => { output.scrollTop = output.scrollHeight; });
+  }
+
   document.addEventListener("htmx:afterSettle", (event) => {
     localTimes(document);
+    if (event.detail.elt?.id === "reproduce-state") showTails();
     wrapLines();
     const found = location.hash.match(LINE_LINK);
     if (event.target.id === "log" || event.detail.elt?.id === "log") {
@@ -346,6 +352,7 @@
     localTimes(document);
     wrapLines();
     placeLog();
+    showTails();
     followHash();
   }
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
