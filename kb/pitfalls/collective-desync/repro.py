@@ -38,7 +38,7 @@ def all_gather_rows(rows: torch.Tensor) -> torch.Tensor:
 def work(rank, world_size, folder, gather):
     dist.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=world_size)
     rows = torch.full((3 + rank, 2), float(rank))
-    print(f"rank {rank} gathered {len(gather(rows))} rows", flush=True)
+    print(f"rank {rank} gathered {len(gather(rows))} rows\n", end="", flush=True)
     dist.destroy_process_group()
 
 

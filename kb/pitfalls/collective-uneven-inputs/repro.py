@@ -14,11 +14,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def train_each_for_itself(model, optimizer, batches):
-    for step, batch in enumerate(batches, 1):
+    for batch in batches:
         optimizer.zero_grad(set_to_none=True)
         model(batch).mean().backward()
         optimizer.step()
-        print(f"rank {dist.get_rank()} step {step}", flush=True)
 
 
 # part: fixed
@@ -29,14 +28,24 @@ def train_until_all_are_through(
 ) -> None:
     """Ranks may hold different numbers: who is through shadows the others' collectives."""
     with Join([model]):
-        for step, batch in enumerate(batches, 1):
+        for batch in batches:
             optimizer.zero_grad(set_to_none=True)
             model(batch).mean().backward()
             optimizer.step()
-            print(f"rank {dist.get_rank()} step {step}", flush=True)
 
 
 # end: fixed
+
+
+def say(rank, words):
+    print(f"[rank{rank}]: {words}\n", end="", flush=True)  # the line at once, with its end
+
+
+def counted(batches, rank):
+    for step, batch in enumerate(batches, 1):
+        say(rank, f"step {step}/{len(batches)}")
+        yield batch
+
 
 if __name__ == "__main__":
     store = f"file://{tempfile.mkdtemp()}/store"
@@ -46,8 +55,8 @@ if __name__ == "__main__":
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     batches = torch.rand(9, 2, 4)[rank::2]  # a strided shard: 5 batches here, 4 there
     train = train_until_all_are_through if "--fixed" in sys.argv else train_each_for_itself
-    train(model, optimizer, batches)
-    print(f"rank {rank} finished {len(batches)} batches", flush=True)
+    train(model, optimizer, counted(batches, rank))
+    say(rank, f"finished {len(batches)} batches")
     dist.barrier()
     dist.destroy_process_group()
     if rank == 0 and os.wait()[1] == 0:

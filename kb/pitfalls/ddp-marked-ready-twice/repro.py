@@ -46,7 +46,7 @@ if __name__ == "__main__":
     for step in range(2):
         loss = model(torch.ones(1, 2)).sum()
         loss.backward()
-        print(f"rank {rank} step {step} loss {loss.item():.4f}", flush=True)
+        print(f"rank {rank} step {step} loss {loss.item():.4f}\n", end="", flush=True)
     dist.destroy_process_group()
     if rank == 0 and os.wait()[1] == 0:
         print("ran to its end")

@@ -43,12 +43,16 @@ if __name__ == "__main__":
     dist.init_process_group("gloo", store, rank=rank, world_size=2)
     model = Classifier()
     if "--fixed" in sys.argv:
-        print(f"rank {rank} froze {freeze_unused(model, model(torch.ones(1, 4)).sum())}")
+        print(
+            f"rank {rank} froze {freeze_unused(model, model(torch.ones(1, 4)).sum())}\n",
+            end="",
+            flush=True,
+        )
     model = DistributedDataParallel(model)
     for step in range(2):
         loss = model(torch.ones(1, 4)).sum()
         loss.backward()
-        print(f"rank {rank} step {step} loss {loss.item():.4f}", flush=True)
+        print(f"rank {rank} step {step} loss {loss.item():.4f}\n", end="", flush=True)
     dist.destroy_process_group()
     if rank == 0 and os.wait()[1] == 0:
         print("ran to its end")

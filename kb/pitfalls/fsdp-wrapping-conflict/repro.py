@@ -55,7 +55,7 @@ if __name__ == "__main__":
     else:
         sharded = FullyShardedDataParallel(model, device_id=torch.device("cpu"))
     sharded(torch.ones(2, 8)).sum().backward()
-    print(f"rank {rank} made a step", flush=True)
+    print(f"rank {rank} made a step\n", end="", flush=True)
     torch.distributed.destroy_process_group()
     if rank == 0 and os.wait()[1] == 0:
         print("ran to its end")

@@ -43,7 +43,7 @@ def work(rank, folder):
     dist.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=2)
     total = torch.ones(1)
     dist.all_reduce(total)
-    print(f"rank {rank} sees {int(total)} ranks", flush=True)
+    print(f"rank {rank} sees {int(total)} ranks\n", end="", flush=True)
     dist.destroy_process_group()
 
 

@@ -24,7 +24,7 @@ if __name__ == "__main__":
     dist.init_process_group(backend, store, rank=rank, world_size=2)
     total = torch.ones(1, device="cuda:0")
     dist.all_reduce(total)
-    print(f"rank {rank} sees {int(total.item())} ranks", flush=True)
+    print(f"rank {rank} sees {int(total.item())} ranks\n", end="", flush=True)
     dist.destroy_process_group()
     if rank == 0 and os.wait()[1] == 0:
         print("ran to its end")

@@ -40,7 +40,7 @@ if __name__ == "__main__":
     else:
         names = ("pipeline", "data", "tensor")
         mesh = init_device_mesh("cpu", (1, 4, 2), mesh_dim_names=names)
-    print(f"rank {rank} in a mesh of {tuple(mesh.shape)}", flush=True)
+    print(f"rank {rank} in a mesh of {tuple(mesh.shape)}\n", end="", flush=True)
     dist.destroy_process_group()
     if rank == 0 and os.wait()[1] == 0:
         print("ran to its end")

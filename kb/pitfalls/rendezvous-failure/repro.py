@@ -39,7 +39,7 @@ if __name__ == "__main__":
     join = join_patiently if "--fixed" in sys.argv else join_in_the_groups_timeout
     join("127.0.0.1", port, rank, 2, timeout=timedelta(seconds=2))
     dist.barrier()
-    print(f"rank {rank} is there", flush=True)
+    print(f"rank {rank} is there\n", end="", flush=True)
     dist.destroy_process_group()
     if rank == 0 and os.wait()[1] == 0:
         print("ran to its end")
