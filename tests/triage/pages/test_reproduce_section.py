@@ -19,7 +19,7 @@ from triage.services.catalog import current_catalog
 Work = Callable[[], AbstractContextManager[list[Any]]]
 Diagnosed = Callable[..., Incident]
 
-pytestmark = pytest.mark.usefixtures("unproved")
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("unproved")]
 
 SLUG = "dataloader-shm-bus-error"
 
