@@ -1055,9 +1055,11 @@ def oom_reserved_memory_would_have_sufficed(evidences: Sequence[Evidence]) -> Fa
                     unused = reserved - allocated
                 elif reserved is not None:
                     unused = reserved
-            free = _size_before(rest, r"(?:is )?free")
+            # Below a limit of the process's own, what the GPU has free is not for it.
+            allowed = _size_before(rest, r"allowed;")
+            free = _size_before(rest, r"(?:is )?free") if allowed is None else None
             # What every full GPU has left over in its last blocks is no fragmentation.
-            least = _NOTABLE_SHARE * _capacity(rest)
+            least = _NOTABLE_SHARE * (allowed or _capacity(rest))
             held = unused if unused is not None and unused > max(request, least) else None
             if held is None and not (free is not None and free > max(request * 1.5, least)):
                 continue
