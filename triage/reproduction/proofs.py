@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from triage.reproduction.runner import Outcome, device_of, reproduce
 
 _DECISIVE_LINES = 5
 _LINE_CHARS = 300
+# Where Python lies on the machine that ran it is nobody's business.
+_PYTHON_FOLDER = re.compile(r"(?<![\w.…])/[^\s\"':]*?/(?=lib/python3|bin/python)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +111,14 @@ def why_not_verified(pitfall: Pitfall, fixed: Outcome) -> str:
 
 def _decisive_lines(outcome: Outcome) -> tuple[str, ...]:
     evidence = outcome.verdict.diagnoses[0].evidence if outcome.verdict.diagnoses else ()
-    texts = dict.fromkeys(line.text.strip()[:_LINE_CHARS] for line in evidence)
+    texts = dict.fromkeys(_shown(line.text.strip()) for line in evidence)
     return tuple(texts)[:_DECISIVE_LINES] or _last_lines(outcome)
 
 
 def _last_lines(outcome: Outcome) -> tuple[str, ...]:
-    lines = [line.rstrip()[:_LINE_CHARS] for line in outcome.output.splitlines() if line.strip()]
-    return tuple(lines[-_DECISIVE_LINES:])
+    lines = [line.rstrip() for line in outcome.output.splitlines() if line.strip()]
+    return tuple(map(_shown, lines[-_DECISIVE_LINES:]))
+
+
+def _shown(line: str) -> str:
+    return _PYTHON_FOLDER.sub("…/", line)[:_LINE_CHARS]
