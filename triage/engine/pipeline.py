@@ -557,7 +557,8 @@ class _Scanner:
             rank=line.rank,
             host=line.host,
             time=line.time,
-            values={k: v[:300] for k, v in groups.items() if v is not None},
+            # RE2 and `re` name the groups in orders of their own.
+            values={k: v[:300] for k, v in sorted(groups.items()) if v is not None},
             warning=line.level == "W",
             handled=is_handled(text),
             mention=found is not None and is_mention(line, text, start),
