@@ -62,6 +62,7 @@ class Outcome:
     memory_mib: int
     capability: Capability
     notes: tuple[str, ...] = ()
+    where: str = "cpu"
 
     @property
     def ran_to_its_end(self) -> bool:
@@ -93,7 +94,7 @@ class Outcome:
             "slug": self.slug,
             "fixed": self.fixed,
             "options": dict(self.options),
-            "device": device_of(self.capability),
+            "device": device_of(self.capability, self.where),
             "torch": self.capability.torch,
             "exit_status": self.exit_status,
             "stopped": self.stopped,
@@ -187,6 +188,7 @@ def reproduce(
         memory_mib=run.peak_mib,
         capability=capability,
         notes=tuple(run.notes),
+        where=reproduction.where,
     )
 
 

@@ -80,6 +80,9 @@ def kept(
                 except DatabaseError as error:
                     # Of a lease there is more than one renewal: the next one may do.
                     logger.warning("a lease was not renewed: %s", error)
+                    # In a thread nobody else drops a connection that broke.
+                    connection.close()
+                    renewed_at = float("-inf")
         finally:
             connection.close()
 

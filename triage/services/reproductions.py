@@ -299,7 +299,9 @@ def _store(row: Reproduction, owner: str, outcome: Outcome, pitfall: Pitfall) ->
     result["ending"] = outcome.ending
     result["ran_to_its_end"] = outcome.ran_to_its_end
     is_cancelled = outcome.stopped == "cancelled"
-    same = None if row.fixed or is_cancelled else _is_same(row.incident, outcome.named)
+    # Anew: it may have been diagnosed again, or its texts destroyed, while this ran.
+    incident = row.incident and Incident.objects.filter(pk=row.incident.pk).first()
+    same = None if row.fixed or is_cancelled else _is_same(incident, outcome.named)
     with transaction.atomic():
         stored = leases.held(Reproduction, row.pk, owner).update(
             state=Reproduction.State.CANCELLED if is_cancelled else Reproduction.State.DONE,

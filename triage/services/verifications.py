@@ -33,11 +33,18 @@ MAX_OUTPUT_CHARS = 100_000
 
 def proofs_of(pitfall: Pitfall) -> tuple[Proof, ...]:
     """All that is known of this entry: the newest proof of each device, wherever it stands."""
-    rows = Verification.objects.filter(slug=pitfall.slug, state=Verification.State.DONE)
+    rows = Verification.objects.filter(slug=pitfall.slug, state=Verification.State.DONE).defer(
+        "broken_output", "fixed_output"
+    )
+    digest = digest_of(pitfall) if pitfall.script.is_file() else ""
     newest: dict[str, Proof] = {}
     for proof in [*pitfall.proofs, *map(_proof, rows.order_by("ended_at"))]:
         known = newest.get(proof.device)
-        if known is None or proof.date >= known.date:
+        # One of the script as it is now tells more than a later one of another.
+        if known is None or (proof.entry == digest, proof.date) >= (
+            known.entry == digest,
+            known.date,
+        ):
             newest[proof.device] = proof
     return tuple(newest.values())
 
@@ -101,7 +108,8 @@ def queue_next() -> int:
     if Verification.objects.filter(state="running", lease_until__gte=now).exists():
         return 0
     catalog = current_catalog()
-    for row in Verification.objects.owed(now).order_by("pk"):
+    # One that came back for want of a sandbox goes behind those never tried.
+    for row in Verification.objects.owed(now).order_by(F("started_at").asc(nulls_first=True), "pk"):
         pitfall = catalog.get(row.slug)
         if pitfall is None or pitfall.reproduction is None:
             Verification.objects.filter(pk=row.pk).delete()
