@@ -152,9 +152,9 @@ def test_a_handled_import_error_behind_it(keeps: Keeps) -> None:
 
 SURVIVED = """\
 Traceback (most recent call last):
-  File "/work/data/images.py", line 40, in load
+  File "/workspace/data/images.py", line 40, in load
     return decode(path)
-  File "/work/data/images.py", line 52, in decode
+  File "/workspace/data/images.py", line 52, in decode
     raise OSError(f"image file is truncated ({left} bytes not processed)")
 OSError: image file is truncated (31 bytes not processed)
 sample 9112 is broken, taking another

@@ -207,8 +207,8 @@ BadKey: 'label'
     ("cell", "frame"),
     [
         ("<ipython-input-4-0a1b2c> in <module>", "/content/fit.py in fit(loader)"),
-        ("Cell In[4], line 2", "File ~/work/fit.py:11, in fit(loader)"),
-        ("Input In [4], in <cell line: 1>()", "File ~/work/fit.py:11, in fit(loader)"),
+        ("Cell In[4], line 2", "File ~/project/fit.py:11, in fit(loader)"),
+        ("Input In [4], in <cell line: 1>()", "File ~/project/fit.py:11, in fit(loader)"),
     ],
 )
 def test_a_notebooks_traceback(cell: str, frame: str, scan_text: Scan) -> None:

@@ -121,13 +121,13 @@ def test_events_are_no_mentions(text: str) -> None:
 
 FAILURE = """\
 Traceback (most recent call last):
-  File "/work/net/step.py", line 8, in step
+  File "/workspace/net/step.py", line 8, in step
     return a @ b
 RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x9 and 8x2)
 """
 OTHER_FAILURE = """\
 Traceback (most recent call last):
-  File "/work/net/run.py", line 30, in <module>
+  File "/workspace/net/run.py", line 30, in <module>
     print(history["f1"])
 KeyError: 'f1'
 """
@@ -167,7 +167,7 @@ def test_quoted_passages_are_no_failure(text: str, ask: Ask) -> None:
 
 
 def test_a_real_session_is_no_sample(ask: Ask) -> None:
-    text = "    >>> a @ b\n" + FAILURE.replace("/work/net/step.py", "<stdin>")
+    text = "    >>> a @ b\n" + FAILURE.replace("/workspace/net/step.py", "<stdin>")
     assert ask(text.replace("\n", "\n    ")).diagnoses[0].slug == "shape-mismatch"
 
 
@@ -184,7 +184,7 @@ def test_what_follows_a_patch_counts_again(ask: Ask) -> None:
             "[W 2026-03-19 15:02:44,001] Trial 7 failed because of the following error: "
             "RuntimeError('mat1 and mat2 shapes cannot be multiplied (4x9 and 8x2)').\n"
         ),
-        "WON'T CONVERT step /work/net/step.py line 8\ndue to:\n",
+        "WON'T CONVERT step /workspace/net/step.py line 8\ndue to:\n",
         "WARNING: the metric could not be computed:\n",
     ],
 )
@@ -213,7 +213,7 @@ def test_a_traceback_that_the_next_line_copes_with(behind: str, ask: Ask) -> Non
     [
         "attempt 2/3 failed, retrying\n",
         "[W socket.cpp:663] [c10d] The client socket has failed to connect (errno: 111).\n",
-        "/work/net/step.py:7: UserWarning: slow path\n  warnings.warn('slow path')\n",
+        "/workspace/net/step.py:7: UserWarning: slow path\n  warnings.warn('slow path')\n",
         "WARNING: training crashed:\n",
         "RuntimeError: Caught RuntimeError in DataLoader worker process 0.\nOriginal ",
     ],
