@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
+from dataclasses import replace
 
 from triage.engine.evidence import CollectiveEvent
 from triage.engine.limits import Limits
@@ -226,28 +227,9 @@ class CollectiveParser:
                 )
             )  # fmt: skip
 
-    def _from_ras(
-        self,
-        line: Line,
-        body: str,
-        kind: str,
-        *,
-        rank: int | None,
-        op: str = "",
-        seq_num: int | None = None,
-        group: str = "",
-        size: int | None = None,
-        by_peer: bool = False,
-        host: str | None = None,
-    ) -> None:
+    def _from_ras(self, event: CollectiveEvent) -> None:
         if len(self._events) < self._limits.max_collectives:
-            self._events.append(
-                CollectiveEvent(
-                    kind=kind, line=line.number, rank=rank, group=group, seq_num=seq_num, op=op,
-                    size=size, is_named_by_peer=by_peer, host=host, time=line.time,
-                    text=body.strip()[: self._limits.max_text_chars],
-                )
-            )  # fmt: skip
+            self._events.append(replace(event, text=event.text[: self._limits.max_text_chars]))
 
     def _add(
         self,

@@ -7,9 +7,11 @@ src/ras/client_support.cc (rasClientRunInit, rasClientRunComms, rasDumpCommsToJS
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any
 
+from triage.engine.evidence import CollectiveEvent
 from triage.engine.lines import Line
 from triage.engine.regex import regex
 
@@ -43,25 +45,6 @@ _PROCESS = regex(r"Process (?P<pid>\d{1,18}) on node (?P<host>\S{1,80}) managing
 _VALUE = regex(r'\s*"(?P<key>\w{1,40})": "?(?P<value>[^",]{1,80})"?,?\s*$')
 
 
-class Sink(Protocol):
-    """Where the events go."""
-
-    def __call__(
-        self,
-        line: Line,
-        body: str,
-        kind: str,
-        *,
-        rank: int | None,
-        op: str = "",
-        seq_num: int | None = None,
-        group: str = "",
-        size: int | None = None,
-        by_peer: bool = False,
-        host: str | None = None,
-    ) -> None: ...
-
-
 @dataclass(slots=True)
 class _Communicator:
     """The communicator that the lines speak of; `is_world` says that its ranks are the job's."""
@@ -90,12 +73,12 @@ class RasParser:
     """Feed it lines in order; it hands events of the kinds launched, status, dead, silent on.
 
     An event of one rank names it where its communicator holds the whole job: the ranks of a
-    smaller one are numbered anew. `by_peer` marks what is said of single ranks, the ones that
-    stand out.
+    smaller one are numbered anew. `is_named_by_peer` marks what is said of single ranks, the ones
+    that stand out.
     """
 
-    def __init__(self, sink: Sink) -> None:
-        self._add = sink
+    def __init__(self, sink: Callable[[CollectiveEvent], None]) -> None:
+        self._sink = sink
         self._last = -_MAX_LINES_APART
         self._section = ""
         self._gpus: int | None = None
@@ -119,6 +102,12 @@ class RasParser:
             self._sentence(line, body)
         elif is_near:
             self._number_row(body)
+
+    def _add(self, line: Line, text: str, kind: str, **told: Any) -> None:
+        event = CollectiveEvent(
+            kind=kind, line=line.number, text=text.strip(), time=line.time, **told
+        )
+        self._sink(event)
 
     def _begin(self, text: str) -> None:
         if text == "Job summary":
@@ -174,7 +163,7 @@ class RasParser:
             line, text, "status" if comm.status else "launched",
             rank=rank if comm.is_world else None, op=comm.status or comm.op,
             seq_num=None if comm.status else comm.seq, group=comm.title, size=size,
-            by_peer=is_odd, host=_host(text),
+            is_named_by_peer=is_odd, host=_host(text),
         )  # fmt: skip
 
     def _lost(self, line: Line, text: str, rank: int) -> None:
@@ -183,7 +172,7 @@ class RasParser:
         kind = self._pids.get(found["pid"], "silent") if found else "silent"
         self._add(
             line, text, kind, rank=rank if self._comm.is_world else None, group=self._comm.title,
-            op=found["pid"] if found else "", by_peer=True, host=_host(text),
+            op=found["pid"] if found else "", is_named_by_peer=True, host=_host(text),
         )  # fmt: skip
 
     # ------------------------------------------------------------------------------- JSON
@@ -218,7 +207,7 @@ class RasParser:
                 self._add(
                     line, f"rank {comm.rank}, process {comm.pid} on node {comm.host}: {key}", kind,
                     rank=comm.rank if self._comm.is_world else None, op=comm.pid,
-                    group=self._comm.title, by_peer=True, host=comm.host,
+                    group=self._comm.title, is_named_by_peer=True, host=comm.host,
                 )  # fmt: skip
         elif value.isdecimal() and key[:1].isupper() and comm.rank is not None:
             comm.counts[key][comm.rank] = (int(value[:18]), comm.host, line)
@@ -242,7 +231,7 @@ class RasParser:
                     self._add(
                         line, f"rank {rank} on node {host}: {op} {count}", "launched",
                         rank=rank if self._comm.is_world else None, op=op, seq_num=count,
-                        group=self._comm.title, size=1, by_peer=True, host=host,
+                        group=self._comm.title, size=1, is_named_by_peer=True, host=host,
                     )  # fmt: skip
 
 
