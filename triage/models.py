@@ -20,7 +20,17 @@ from triage.querysets import (
 _REFERENCE = re.compile(r"(?:INC-)?(\d{1,18})\Z", re.IGNORECASE)
 
 
-class Incident(models.Model):
+class Leased(models.Model):
+    """A row that one worker at a time works at: see services/leases.py."""
+
+    lease_owner = models.CharField(max_length=64, blank=True, default="")
+    lease_until = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        abstract = True
+
+
+class Incident(Leased):
     """One failure of one job attempt, however many texts tell of it."""
 
     class State(models.TextChoices):
@@ -68,8 +78,6 @@ class Incident(models.Model):
     evidence_revision = models.PositiveIntegerField(default=0)
     diagnosed_revision = models.PositiveIntegerField(default=0)
     diagnosis_attempts = models.PositiveSmallIntegerField(default=0)
-    lease_owner = models.CharField(max_length=64, blank=True, default="")
-    lease_until = models.DateTimeField(null=True, blank=True)
     current_diagnosis = models.ForeignKey(
         "Diagnosis", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
@@ -113,7 +121,7 @@ class Incident(models.Model):
         return self.state in (self.State.DIAGNOSED, self.State.FAILED, self.State.DESTROYED)
 
 
-class Submission(models.Model):
+class Submission(Leased):
     """A text someone sent: one stream of one process group. `T1`, `T2` … in links to its lines."""
 
     class State(models.TextChoices):
@@ -152,8 +160,6 @@ class Submission(models.Model):
     evidence = models.JSONField(null=True, blank=True)
     scanned_at = models.DateTimeField(null=True, blank=True)
     scan_attempts = models.PositiveSmallIntegerField(default=0)
-    lease_owner = models.CharField(max_length=64, blank=True, default="")
-    lease_until = models.DateTimeField(null=True, blank=True)
 
     objects = SubmissionQuerySet.as_manager()
 
@@ -261,7 +267,7 @@ class LogBookEntry(models.Model):
         return f"INC-{self.incident_id} {self.kind}"
 
 
-class SandboxRun(models.Model):
+class SandboxRun(Leased):
     """What is owed a run in the sandbox: who may do it, who holds it, how it stands."""
 
     class State(models.TextChoices):
@@ -284,8 +290,6 @@ class SandboxRun(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     attempts = models.PositiveSmallIntegerField(default=0)
-    lease_owner = models.CharField(max_length=64, blank=True, default="")
-    lease_until = models.DateTimeField(null=True, blank=True)
 
     objects = RunQuerySet.as_manager()
 

@@ -18,6 +18,18 @@ from triage.services.catalog import current_catalog
 _GRACE_S = 20
 
 
+def _work(name: str, limit_s: int) -> Any:
+    """A task that is done again where its worker was lost."""
+    return shared_task(
+        name=f"triage.tasks.{name}",
+        soft_time_limit=limit_s,
+        time_limit=limit_s + _GRACE_S,
+        acks_late=True,
+        reject_on_worker_lost=True,
+        ignore_result=True,
+    )
+
+
 @signals.worker_init.connect
 def _read_the_catalog(**_: Any) -> None:
     # Before the pool forks: its processes share the compiled patterns, and none makes the first
@@ -41,53 +53,25 @@ def _leave(**_: Any) -> None:
     reporter.stop()
 
 
-@shared_task(
-    name="triage.tasks.scan_submission",
-    soft_time_limit=settings.PITSTOP_SCAN_LIMIT_S,
-    time_limit=settings.PITSTOP_SCAN_LIMIT_S + _GRACE_S,
-    acks_late=True,
-    reject_on_worker_lost=True,
-    ignore_result=True,
-)
+@_work("scan_submission", settings.PITSTOP_SCAN_LIMIT_S)
 def scan_submission(submission_pk: int) -> None:
     """Scans one text."""
     diagnosis.scan_submission(submission_pk)
 
 
-@shared_task(
-    name="triage.tasks.diagnose_incident",
-    soft_time_limit=settings.PITSTOP_DIAGNOSE_LIMIT_S,
-    time_limit=settings.PITSTOP_DIAGNOSE_LIMIT_S + _GRACE_S,
-    acks_late=True,
-    reject_on_worker_lost=True,
-    ignore_result=True,
-)
+@_work("diagnose_incident", settings.PITSTOP_DIAGNOSE_LIMIT_S)
 def diagnose_incident(incident_pk: int) -> None:
     """Diagnoses one incident from all its evidence."""
     diagnosis.diagnose_incident(incident_pk)
 
 
-@shared_task(
-    name="triage.tasks.run_reproduction",
-    soft_time_limit=settings.PITSTOP_REPRODUCTION_LIMIT_S,
-    time_limit=settings.PITSTOP_REPRODUCTION_LIMIT_S + _GRACE_S,
-    acks_late=True,
-    reject_on_worker_lost=True,
-    ignore_result=True,
-)
+@_work("run_reproduction", settings.PITSTOP_REPRODUCTION_LIMIT_S)
 def run_reproduction(reproduction_pk: int) -> None:
     """Runs one reproduction."""
     reproductions.run(reproduction_pk)
 
 
-@shared_task(
-    name="triage.tasks.run_verification",
-    soft_time_limit=settings.PITSTOP_REPRODUCTION_LIMIT_S,
-    time_limit=settings.PITSTOP_REPRODUCTION_LIMIT_S + _GRACE_S,
-    acks_late=True,
-    reject_on_worker_lost=True,
-    ignore_result=True,
-)
+@_work("run_verification", settings.PITSTOP_REPRODUCTION_LIMIT_S)
 def run_verification(verification_pk: int) -> None:
     """Runs an entry broken and fixed."""
     verifications.run(verification_pk)

@@ -221,6 +221,9 @@ def test_a_worker_that_cannot_after_all_gives_it_back(
     row.refresh_from_db()
     assert (row.state, row.attempts) == ("waiting", 0)
     assert "namespaces are forbidden" in row.waits_for
+    # However often that happens, its log book says once that it began.
+    assert not reproductions.run(row.pk)
+    assert kinds(incident) == ["asked", "started"]
 
 
 # ------------------------------------------------------------------------------- once, or said why

@@ -18,6 +18,10 @@ from triage.services.reproductions import Suggestion
 
 #: Runs that the page shows; the log book has all of them.
 MAX_RUNS_SHOWN = 6
+_BUSY_POLL_MS = 700
+_IDLE_POLL_MS = 10_000
+# A refusal stands until it was read.
+_READING_MS = 8_000
 #: The last lines of an output on the page.
 MAX_OUTPUT_LINES = 400
 
@@ -84,7 +88,7 @@ class ReproduceSection:
     fields: Sequence[Field]
     runs: Sequence[RunPanel]
     badges: Badges | None
-    is_verifying: bool
+    verification: str
     advice: Sequence[str]
     own_title: str
     problem: str = ""
@@ -92,7 +96,16 @@ class ReproduceSection:
     @property
     def is_active(self) -> bool:
         """Whether more is to come by itself, so that the page asks again."""
-        return self.is_verifying or any(run.row.is_pending for run in self.runs)
+        return bool(self.verification) or any(run.row.is_pending for run in self.runs)
+
+    @property
+    def poll_after_ms(self) -> int:
+        """Soon while something runs or is about to; what waits for a worker can wait."""
+        if self.problem:
+            return _READING_MS
+        states = {self.verification, *(run.row.state for run in self.runs)}
+        is_busy = states & {Reproduction.State.RUNNING, Reproduction.State.QUEUED}
+        return _BUSY_POLL_MS if is_busy else _IDLE_POLL_MS
 
     @property
     def has_values(self) -> bool:
@@ -137,7 +150,7 @@ def build_section(
         fields=[_field(s) for s in reproductions.suggested(incident, pitfall)] if pitfall else [],
         runs=[_panel(row, catalog) for row in rows],
         badges=badges_of(pitfall, proofs, today=today, torch=torch) if pitfall else None,
-        is_verifying=pitfall is not None and verifications.is_pending(pitfall.slug),
+        verification=verifications.pending_state(pitfall.slug) if pitfall else "",
         advice=version_advice(pitfall, proofs, torch) if pitfall else [],
         own_title=answer.title if answer else VERDICTS.get(incident.verdict, Wording("", "")).word,
         problem=problem,
@@ -218,7 +231,11 @@ def _outcome(row: Reproduction, result: dict[str, Any]) -> tuple[str, str]:
             return "clean", "clean: it ran to its end"
         return "failed", "the fix did not hold"
     if row.same_failure is None:
-        return ("named", "it failed") if row.named else ("clean", "no failure")
+        if row.named:
+            return "named", "it failed"
+        if result.get("ran_to_its_end") and result.get("verdict") == "clean":
+            return "clean", "no failure"
+        return "undetermined", "nothing was named"
     return ("named", "same failure") if row.same_failure else ("undetermined", "not the same")
 
 

@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 
 from triage.reproduction import processes
@@ -30,8 +30,16 @@ _SHARED_OBJECTS = "libpython|libc\\.so|libgomp|libnccl|libcuda|libgloo"
 _HELD_BY_GDB = ("#", "Thread ", "[Inferior")
 
 
-def capture(root: int, py_spy: str | None, *, settle_s: float = 1.0) -> str:
+def capture(
+    root: int,
+    py_spy: str | None,
+    *,
+    settle_s: float = 1.0,
+    is_over: Callable[[], bool] = lambda: False,
+) -> str:
     """What the processes below `root` do, as text that the engine reads; `root` itself is left out.
+
+    Ends early, with what it has, when `is_over` says so: a process may take a minute.
 
     Each process with its state, its wait channels and its stacks. What cannot be read says why.
     """
@@ -50,6 +58,8 @@ def capture(root: int, py_spy: str | None, *, settle_s: float = 1.0) -> str:
             f"[{process.name}] {_command(process.pid)}"
         )
     for process in found:
+        if is_over():
+            break
         before_of_threads = threads_at_first.get(process.pid, {})
         now = _cpu_of_threads(process.pid)
         idle = {str(tid) for tid, cpu_s in now.items() if before_of_threads.get(tid) == cpu_s}

@@ -339,7 +339,9 @@ class Run:
             self.stopped = "hung"
         if self.stopped in ("time", "hung"):
             py_spy = sandbox.find_py_spy(self.capability.interpreter)
-            self._capture = capture(process.pid, py_spy)
+            self._capture = capture(process.pid, py_spy, is_over=self.cancelled.is_set)
+            if self.cancelled.is_set():
+                self.stopped = "cancelled"
 
     def _stands_still(self, now: float, tree: list[Process]) -> bool:
         """Whether nothing has run for a while, nor waits for a core or a disk."""

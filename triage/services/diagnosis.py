@@ -8,24 +8,19 @@ dead and comes back late writes nothing, and what a killed worker owed is done o
 from __future__ import annotations
 
 import logging
-import threading
 import time
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
 from triage.engine import Evidence, Limits, diagnose, scan
 from triage.models import Diagnosis, Finding, Incident, Submission
 from triage.querysets import PENDING_SCAN
-from triage.services import exhibits, log_book, queue
+from triage.services import exhibits, leases, log_book, queue
 from triage.services.catalog import current_catalog
 from triage.services.storable import clean_json
 from triage.services.texts import open_text
@@ -34,8 +29,6 @@ logger = logging.getLogger(__name__)
 
 #: A task cut off this often is not tried again.
 MAX_ATTEMPTS = 3
-# A lease is renewed this many times before it would end, so that one slow write loses nothing.
-_RENEWALS_A_LEASE = 4
 
 
 class LeaseLostError(Exception):
@@ -89,7 +82,8 @@ def diagnose_incident(pk: int) -> bool:
     revision = incident.evidence_revision
     started = time.monotonic()
     try:
-        with _renewed_lease(pk, owner):
+        # diagnose() tells no progress.
+        with leases.kept(lambda: Incident.objects.filter(pk=pk, lease_owner=owner)):
             catalog = current_catalog()
             positions, evidence = _load_evidence(incident)
             result = diagnose(evidence, catalog).to_json() if evidence else None
@@ -124,18 +118,11 @@ def diagnose_incident(pk: int) -> bool:
 # ------------------------------------------------------------------------------ scan
 
 
-def _new_lease() -> dict[str, Any]:
-    return {
-        "lease_owner": uuid.uuid4().hex,
-        "lease_until": timezone.now() + timedelta(seconds=settings.PITSTOP_LEASE_S),
-    }
-
-
 def _claim_scan(pk: int) -> str | None:
     """The owner's name under which this process holds the text; None if it is not to be had."""
     owed = Submission.objects.filter(pk=pk).owed_scan(timezone.now())
     cut_off = owed.filter(scan_attempts__gte=MAX_ATTEMPTS).first()
-    lease = _new_lease()
+    lease = leases.new()
     if cut_off is not None:
         if owed.filter(scan_attempts__gte=MAX_ATTEMPTS).update(**lease):
             _fail_scan(
@@ -160,7 +147,7 @@ def _held(submission_pk: int, owner: str) -> Any:
 
 
 def _scan(submission: Submission, owner: str) -> Evidence:
-    renew_every_s = settings.PITSTOP_LEASE_S / _RENEWALS_A_LEASE
+    renew_every_s = settings.PITSTOP_LEASE_S / leases.RENEWALS_A_LEASE
     # Progress on the page moves a few times a second at most; each step is a write.
     show_every_s = min(0.5, renew_every_s)
     shown_at = time.monotonic()
@@ -174,7 +161,7 @@ def _scan(submission: Submission, owner: str) -> Evidence:
         renewed = _held(submission.pk, owner).update(
             bytes_scanned=bytes_read,
             findings_so_far=findings,
-            lease_until=timezone.now() + timedelta(seconds=settings.PITSTOP_LEASE_S),
+            lease_until=leases.end(),
         )
         if not renewed:
             raise LeaseLostError
@@ -203,8 +190,7 @@ def _store_evidence(
             bytes_scanned=submission.size_bytes,
             scanned_at=timezone.now(),
             error="",
-            lease_owner="",
-            lease_until=None,
+            **leases.FREE,
         )
         if not stored:
             logger.info("%s: scanned by another meanwhile", submission)
@@ -249,7 +235,7 @@ def _retry_or_fail_scan(submission: Submission, owner: str, error: Exception) ->
 def _fail_scan(submission: Submission, owner: str, error: str) -> None:
     with transaction.atomic():
         failed = _held(submission.pk, owner).update(
-            state=Submission.State.FAILED, error=error, lease_owner="", lease_until=None
+            state=Submission.State.FAILED, error=error, **leases.FREE
         )
         if failed:
             log_book.write(
@@ -266,7 +252,7 @@ def _fail_scan(submission: Submission, owner: str, error: str) -> None:
 def _claim_diagnosis(pk: int) -> str | None:
     """The owner's name under which this process holds the incident; None if it is not to be had."""
     owed = Incident.objects.filter(pk=pk).owed_diagnosis(timezone.now())
-    lease = _new_lease()
+    lease = leases.new()
     cut_off = owed.filter(diagnosis_attempts__gte=MAX_ATTEMPTS)
     if cut_off.update(**lease):
         revision = Incident.objects.values_list("evidence_revision", flat=True).get(pk=pk)
@@ -278,29 +264,6 @@ def _claim_diagnosis(pk: int) -> str | None:
         **lease,
     )
     return lease["lease_owner"] if claimed else None
-
-
-@contextmanager
-def _renewed_lease(pk: int, owner: str) -> Iterator[None]:
-    """Renews the lease from a thread while the block runs: diagnose() tells no progress."""
-    is_over = threading.Event()
-
-    def renew() -> None:
-        try:
-            while not is_over.wait(settings.PITSTOP_LEASE_S / _RENEWALS_A_LEASE):
-                Incident.objects.filter(pk=pk, lease_owner=owner).update(
-                    lease_until=timezone.now() + timedelta(seconds=settings.PITSTOP_LEASE_S)
-                )
-        finally:
-            connection.close()
-
-    keeper = threading.Thread(target=renew, name=f"lease of INC-{pk}", daemon=True)
-    keeper.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        keeper.join()
 
 
 def _load_evidence(incident: Incident) -> tuple[list[int], list[Evidence]]:
@@ -340,7 +303,7 @@ def _store_diagnosis(
         with transaction.atomic():
             now = timezone.now()
             held = Incident.objects.filter(pk=pk, lease_owner=owner)
-            if not held.update(lease_owner="", lease_until=None):
+            if not held.update(**leases.FREE):
                 raise LeaseLostError
             diagnosis = Diagnosis.objects.create(
                 incident_id=pk,
@@ -421,7 +384,7 @@ def _finding(diagnosis: Diagnosis, number: int, found: dict[str, Any]) -> Findin
 def _release_diagnosis(pk: int, owner: str) -> None:
     # The lease's end is the pause before the sweep queues the next attempt.
     Incident.objects.filter(pk=pk, lease_owner=owner).update(
-        lease_owner="", lease_until=timezone.now() + timedelta(seconds=settings.PITSTOP_LEASE_S)
+        lease_owner="", lease_until=leases.end()
     )
 
 
@@ -432,8 +395,7 @@ def _fail_diagnosis(pk: int, owner: str, revision: int, error: str) -> None:
             error=error,
             diagnosed_revision=revision,
             diagnosis_attempts=0,
-            lease_owner="",
-            lease_until=None,
+            **leases.FREE,
         )
         if failed:
             incident = Incident.objects.get(pk=pk)

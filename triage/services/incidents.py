@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import F
 
 from triage.models import Incident, Submission
-from triage.services import log_book, queue
+from triage.services import leases, log_book, queue
 from triage.services.texts import delete_stored
 
 
@@ -37,7 +37,7 @@ def destroy_texts(
     with transaction.atomic():
         # Takes the row's lock: no text joins and no diagnosis is stored meanwhile.
         Incident.objects.filter(pk=incident.pk).update(
-            evidence_revision=F("evidence_revision") + 1, lease_owner="", lease_until=None
+            evidence_revision=F("evidence_revision") + 1, **leases.FREE
         )
         doomed = incident.submissions.exclude(state=Submission.State.DESTROYED)
         if positions is not None:
@@ -54,8 +54,7 @@ def destroy_texts(
             line_index=[],
             evidence=None,
             error="",
-            lease_owner="",
-            lease_until=None,
+            **leases.FREE,
         )
         incident.diagnoses.all().delete()
         incident.refresh_from_db()

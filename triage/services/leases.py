@@ -1,4 +1,4 @@
-"""Holding a run in the sandbox: claimed by one worker, kept by a lease, written by its holder."""
+"""Holding a row: claimed by one worker, kept by a lease, written by its holder alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -23,24 +23,36 @@ logger = logging.getLogger(__name__)
 
 #: A run whose worker was lost this often is not tried again.
 MAX_ATTEMPTS = 2
+#: A lease is renewed this many times before it would end, so that one slow write loses nothing.
+RENEWALS_A_LEASE = 4
+#: What a row holds that nobody holds.
+FREE: dict[str, Any] = {"lease_owner": "", "lease_until": None}
 _TICK_S = 0.5
-_RENEWALS_A_LEASE = 4
+
+
+def new() -> dict[str, Any]:
+    """The columns of a lease that begins now, with an owner's name of its own."""
+    return {"lease_owner": uuid.uuid4().hex, "lease_until": end()}
+
+
+def end() -> datetime:
+    """When a lease ends that is renewed now."""
+    return timezone.now() + timedelta(seconds=settings.PITSTOP_LEASE_S)
 
 
 def claim(kind: type[SandboxRun], pk: int) -> str | None:
     """The owner's name under which this process holds the row; None if it is not to be had."""
     now = timezone.now()
-    owner = uuid.uuid4().hex
+    lease = new()
     owed = kind.objects.filter(pk=pk).owed(now)
     claimed = owed.update(
         state=SandboxRun.State.RUNNING,
         waits_for="",
         started_at=now,
         attempts=F("attempts") + 1,
-        lease_owner=owner,
-        lease_until=_lease_end(),
+        **lease,
     )
-    return owner if claimed else None
+    return lease["lease_owner"] if claimed else None
 
 
 def held(kind: type[SandboxRun], pk: int, owner: str) -> models.QuerySet:
@@ -48,10 +60,17 @@ def held(kind: type[SandboxRun], pk: int, owner: str) -> models.QuerySet:
     return kind.objects.filter(pk=pk, state=SandboxRun.State.RUNNING, lease_owner=owner)
 
 
+def hand_back(kind: type[SandboxRun], pk: int, owner: str, why: str) -> None:
+    """Gives up a run that could not begin: it waits for what is missing, and may be tried again."""
+    held(kind, pk, owner).update(
+        state=SandboxRun.State.WAITING, waits_for=why[:300], attempts=F("attempts") - 1, **FREE
+    )
+
+
 @contextmanager
 def kept(
     rows: Callable[[], models.QuerySet],
-    cancelled: threading.Event,
+    cancelled: threading.Event | None = None,
     *,
     changes: Callable[[], dict[str, Any]] = dict,
     is_cancelled: Callable[[], bool] = lambda: False,
@@ -60,6 +79,7 @@ def kept(
 
     Sets `cancelled` when the row is no longer held, or `is_cancelled` says so.
     """
+    cancelled = cancelled or threading.Event()
     is_over = threading.Event()
 
     def keep() -> None:
@@ -68,12 +88,12 @@ def kept(
             while not is_over.wait(_TICK_S):
                 update = changes()
                 is_time = time.monotonic() - renewed_at > (
-                    settings.PITSTOP_LEASE_S / _RENEWALS_A_LEASE
+                    settings.PITSTOP_LEASE_S / RENEWALS_A_LEASE
                 )
                 try:
                     if update or is_time:
                         renewed_at = time.monotonic()
-                        if not rows().update(**update, lease_until=_lease_end()):
+                        if not rows().update(**update, lease_until=end()):
                             cancelled.set()
                     if is_cancelled():
                         cancelled.set()
@@ -86,14 +106,10 @@ def kept(
         finally:
             connection.close()
 
-    keeper = threading.Thread(target=keep, name="lease of a run", daemon=True)
+    keeper = threading.Thread(target=keep, name="lease", daemon=True)
     keeper.start()
     try:
         yield
     finally:
         is_over.set()
         keeper.join()
-
-
-def _lease_end() -> Any:
-    return timezone.now() + timedelta(seconds=settings.PITSTOP_LEASE_S)

@@ -16,7 +16,6 @@ from typing import Any
 from celery.exceptions import SoftTimeLimitExceeded
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F
 from django.utils import timezone
 
 from kb.catalog import Catalog, Option, Pitfall
@@ -236,7 +235,7 @@ def run(pk: int) -> bool:
         return _fail(row, owner, cut_off)
     if pitfall is None:
         return _fail(row, owner, "The catalog no longer has this entry.")
-    if row.attempts == 1:
+    if not _was_told(row, log_book.REPRODUCTION_STARTED):
         _tell(row, log_book.REPRODUCTION_STARTED, {})
     live = _Live()
     cancelled = threading.Event()
@@ -256,13 +255,7 @@ def run(pk: int) -> bool:
                 cancelled=cancelled,
             )
     except NoSandboxError as error:
-        leases.held(Reproduction, pk, owner).update(
-            state=Reproduction.State.WAITING,
-            waits_for=str(error)[:300],
-            attempts=F("attempts") - 1,
-            lease_owner="",
-            lease_until=None,
-        )
+        leases.hand_back(Reproduction, pk, owner, str(error))
         return False
     except SoftTimeLimitExceeded:
         return _fail(row, owner, "It took longer than any run may and was stopped.")
@@ -311,8 +304,7 @@ def _store(row: Reproduction, owner: str, outcome: Outcome, pitfall: Pitfall) ->
             named=outcome.named,
             same_failure=same,
             error="",
-            lease_owner="",
-            lease_until=None,
+            **leases.FREE,
         )
         if not stored:
             logger.info("%s: run by another meanwhile", row)
@@ -348,8 +340,7 @@ def _fail(row: Reproduction, owner: str, error: str) -> bool:
             state=Reproduction.State.FAILED,
             error=error,
             ended_at=timezone.now(),
-            lease_owner="",
-            lease_until=None,
+            **leases.FREE,
         )
         if failed:
             _tell(row, log_book.REPRODUCTION_ENDED, {"error": error})
@@ -363,6 +354,14 @@ def bounded(output: str) -> str:
     tail = output[_HEAD_CHARS - MAX_OUTPUT_CHARS :]
     left_out = len(output) - _HEAD_CHARS - len(tail)
     return f"{output[:_HEAD_CHARS]}\n[… {left_out} characters left out …]\n{tail}"
+
+
+def _was_told(row: Reproduction, kind: str) -> bool:
+    """Whether the log book has this step: a run that found no sandbox begins once more."""
+    return (
+        row.incident is not None
+        and row.incident.log_book.filter(kind=kind, data__run=row.pk).exists()
+    )
 
 
 def _tell(row: Reproduction, kind: str, data: Mapping[str, Any], who: User | None = None) -> None:

@@ -142,13 +142,7 @@ def run(pk: int) -> bool:
         with leases.kept(lambda: leases.held(Verification, pk, owner), cancelled):
             checked = verify(pitfall, catalog, now=timezone.now(), cancelled=cancelled)
     except NoSandboxError as error:
-        leases.held(Verification, pk, owner).update(
-            state=Verification.State.WAITING,
-            waits_for=str(error)[:300],
-            attempts=F("attempts") - 1,
-            lease_owner="",
-            lease_until=None,
-        )
+        leases.hand_back(Verification, pk, owner, str(error))
         return False
     except SoftTimeLimitExceeded:
         return _end(row, owner, error="It took longer than any run may and was stopped.")
@@ -159,14 +153,15 @@ def run(pk: int) -> bool:
         return False
     return bool(
         leases.held(Verification, pk, owner).update(
-            **_columns(checked), ended_at=timezone.now(), error="", lease_owner="", lease_until=None
+            **_columns(checked), ended_at=timezone.now(), error="", **leases.FREE
         )
     )
 
 
-def is_pending(slug: str) -> bool:
-    """Whether a verification of this entry is owed or at work."""
-    return Verification.objects.filter(slug=slug).pending().exists()
+def pending_state(slug: str) -> str:
+    """How the verification stands that is owed for this entry; "" where none is."""
+    rows = Verification.objects.filter(slug=slug).pending()
+    return rows.values_list("state", flat=True).first() or ""
 
 
 def _end(row: Verification, owner: str, *, error: str) -> bool:
@@ -177,8 +172,7 @@ def _end(row: Verification, owner: str, *, error: str) -> bool:
         error=error,
         entry_digest=digest_of(pitfall) if pitfall else "",
         ended_at=timezone.now(),
-        lease_owner="",
-        lease_until=None,
+        **leases.FREE,
     )
     return False
 

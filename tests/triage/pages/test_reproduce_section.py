@@ -86,10 +86,34 @@ def test_with_the_fix_it_is_clean_and_then_verified(
     assert "badge verified stale" in section
     # Until `verify` has run, the page says so and asks again.
     Verification.objects.update(state="queued")
+    assert "to be verified when a worker is free" in section_of(reader, incident)
+    Verification.objects.update(state="running")
     section = section_of(reader, incident)
     assert "being verified now" in section
     assert "badge reproduced never" in section
     assert f'hx-get="{address}"' in section
+
+
+def test_a_run_in_whose_output_nothing_is_named_is_no_clean_one(
+    reader: Client, incident: Incident, work: Work, sandbox: Any
+) -> None:
+    make_worker()
+    sandbox.broken = "step 1 loss 2.3\n"
+    with work():
+        reader.post(f"{incident.get_absolute_url()}/reproductions", {"slug": SLUG})
+    Reproduction.objects.update(same_failure=None)
+    section = section_of(reader, incident)
+    assert "nothing was named" in section
+    assert "no failure" not in section
+
+
+def test_a_page_asks_often_while_something_runs_and_seldom_while_it_waits(
+    reader: Client, incident: Incident
+) -> None:
+    reader.post(f"{incident.get_absolute_url()}/reproductions", {"slug": SLUG})
+    assert "load delay:10000ms" in section_of(reader, incident)
+    Reproduction.objects.update(state="running")
+    assert "load delay:700ms" in section_of(reader, incident)
 
 
 def test_while_a_run_waits_the_page_says_for_what_and_asks_again(

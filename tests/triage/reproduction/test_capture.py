@@ -49,6 +49,10 @@ def test_without_tools_the_wait_channels_remain(
     assert "futex" in text
 
 
+def test_a_capture_that_is_called_off_ends_before_the_stacks(hanging: int) -> None:
+    assert "no stacks" not in capture(hanging, None, settle_s=0.1, is_over=lambda: True)
+
+
 def test_a_tool_that_fails_says_why(hanging: int, tmp_path: Path) -> None:
     broken = tmp_path / "py-spy"
     broken.write_text("#!/bin/sh\necho 'Error: Permission denied (os error 13)'\nexit 1\n")

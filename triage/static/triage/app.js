@@ -328,7 +328,7 @@
 
   // Of an output that grows, the end is what the reader waits for.
   function showTails() {
-    all("[data-tail]").forEach((output) => { output.scrollTop = output.scrollHeight; });
+    all(".run.running [data-tail]").forEach((output) => { output.scrollTop = output.scrollHeight; });
   }
 
   document.addEventListener("htmx:afterSettle", (event) => {
