@@ -37,11 +37,6 @@ class Badge:
     facts: str = ""
     remark: str = ""
 
-    @property
-    def is_proof(self) -> bool:
-        """Whether it was seen to hold, if long ago or on another torch."""
-        return self.state in ("good", "stale")
-
 
 @dataclass(frozen=True, slots=True)
 class Badges:

@@ -68,7 +68,6 @@ class _Open:
     line: Line
     end: int
     frames: list[Frame] = field(default_factory=list)
-    dropped: int = 0
     link: str = ""
     awaits_code: bool = False
     rank: int | None = None
@@ -91,7 +90,6 @@ class TracebackParser:
         self._pytest_line = 0
         self._pytest_key: tuple[int | None, str | None] | None = None
         self.tracebacks: list[Traceback] = []
-        self.dropped = 0
 
     def goes_on(self, line: int) -> bool:
         """Whether a traceback has no end yet whose last frame stands shortly before this line."""
@@ -246,7 +244,6 @@ class TracebackParser:
         if len(current.frames) > self._limits.max_frames:
             # The first frames say where it started, the last ones where it broke.
             del current.frames[self._limits.max_frames // 4]
-            current.dropped += 1
 
     def _exception(
         self, line: Line, text: str, key: tuple[int | None, str | None], current: _Open | None
@@ -264,7 +261,6 @@ class TracebackParser:
         message = rest.lstrip(": ")[: self._limits.max_text_chars]
         if len(self.tracebacks) >= self._limits.max_tracebacks:
             self._open.pop(key, None)
-            self.dropped += 1
             return
         inside = _INSIDE.search(message)
         if current is None and not self._is_bare_failure(line):
