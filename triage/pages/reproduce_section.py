@@ -19,7 +19,7 @@ from triage.services.reproductions import Suggestion
 #: Runs that the page shows; the log book has all of them.
 MAX_RUNS_SHOWN = 6
 _BUSY_POLL_MS = 700
-_IDLE_POLL_MS = 10_000
+_IDLE_POLL_MS = 2_500
 # A refusal stands until it was read.
 _READING_MS = 8_000
 #: The last lines of an output on the page.
