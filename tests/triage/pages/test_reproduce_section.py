@@ -111,7 +111,7 @@ def test_a_page_asks_often_while_something_runs_and_seldom_while_it_waits(
     reader: Client, incident: Incident
 ) -> None:
     reader.post(f"{incident.get_absolute_url()}/reproductions", {"slug": SLUG})
-    assert "load delay:10000ms" in section_of(reader, incident)
+    assert "load delay:2500ms" in section_of(reader, incident)
     Reproduction.objects.update(state="running")
     assert "load delay:700ms" in section_of(reader, incident)
 
