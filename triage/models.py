@@ -1,4 +1,4 @@
-"""The schema on one page: incidents, texts, diagnoses, log book, reproductions, API tokens."""
+"""The schema on one page: people, incidents, texts, diagnoses, log book, reproductions, tokens."""
 
 from __future__ import annotations
 
@@ -30,8 +30,80 @@ class Leased(models.Model):
         abstract = True
 
 
+class Team(models.Model):
+    """People who see each other's incidents."""
+
+    name = models.CharField(max_length=80, unique=True)
+    slug = models.SlugField(max_length=80, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    members = models.ManyToManyField(
+        settings.AUTH_USER_MODEL, through="Membership", related_name="teams"
+    )
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Membership(models.Model):
+    """That a person is of a team; the first one is the team of what they send."""
+
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="memberships")
+    person = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships"
+    )
+    since = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [
+            models.UniqueConstraint(fields=["team", "person"], name="once_a_member_of_a_team")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.person} of {self.team}"
+
+
+class Profile(models.Model):
+    """What Pitstop knows of a person beside their account; see services/people.py."""
+
+    class Role(models.TextChoices):
+        VIEWER = "viewer"
+        RESPONDER = "responder"
+        CURATOR = "curator"
+        ADMIN = "admin"
+
+    person = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="profile"
+    )
+    role = models.CharField(max_length=10, choices=Role, default=Role.RESPONDER)
+    # An IANA name; empty: what the browser says, else UTC.
+    time_zone = models.CharField(max_length=64, blank=True, default="")
+
+    def __str__(self) -> str:
+        return f"{self.person} ({self.role})"
+
+
 class Incident(Leased):
-    """One failure of one job attempt, however many texts tell of it."""
+    """One failure of one job attempt, however many texts tell of it.
+
+    `state` is how far the reading of its texts is, `status` what people do about it.
+    """
+
+    class Status(models.TextChoices):
+        OPEN = "open"
+        INVESTIGATING = "investigating"
+        MITIGATED = "mitigated"
+        RESOLVED = "resolved"
+        REOPENED = "reopened"
+
+    class Severity(models.TextChoices):
+        LOW = "low"
+        NORMAL = "normal"
+        HIGH = "high"
+        CRITICAL = "critical"
 
     class State(models.TextChoices):
         RECEIVED = "received"
@@ -68,6 +140,35 @@ class Incident(Leased):
     updated_at = models.DateTimeField(auto_now=True)
     diagnosed_at = models.DateTimeField(null=True, blank=True)
 
+    status = models.CharField(max_length=14, choices=Status, default=Status.OPEN)
+    severity = models.CharField(max_length=8, choices=Severity, default=Severity.NORMAL)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="owned_incidents",
+    )
+    # None: everybody who may sign in sees it.
+    team = models.ForeignKey(
+        Team, null=True, blank=True, on_delete=models.SET_NULL, related_name="incidents"
+    )
+    # Whether other teams see it besides.
+    is_shared = models.BooleanField(default=False)
+    resolved_at = models.DateTimeField(null=True, blank=True)
+    reopened_count = models.PositiveSmallIntegerField(default=0)
+    # Where its texts are now; a merged incident stays as a pointer.
+    merged_into = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="merged"
+    )
+    # How long its GPUs stood idle: given with the job or by hand; None while nobody said.
+    idle_minutes = models.PositiveIntegerField(null=True, blank=True)
+    # Made by `manage.py demo`, and removed with it.
+    is_demo = models.BooleanField(default=False)
+    # The answer of the current diagnosis and its fingerprint, kept here for lists and reports.
+    slug = models.CharField(max_length=100, blank=True, default="")
+    fingerprint = models.CharField(max_length=200, blank=True, default="")
+
     # What makes the same paste twice one incident: a hash over the sender and the texts, where
     # no job names the incident. None once the texts are destroyed.
     intake_key = models.CharField(max_length=64, null=True, blank=True, unique=True)
@@ -95,6 +196,11 @@ class Incident(Leased):
         indexes = [
             models.Index(fields=["state", "lease_until"], name="incident_owed_work"),
             models.Index(fields=["created_at"], name="incident_created_at"),
+            models.Index(fields=["status", "-id"], name="incident_status"),
+            models.Index(fields=["slug", "-id"], name="incident_slug"),
+            models.Index(fields=["fingerprint", "-id"], name="incident_fingerprint"),
+            models.Index(fields=["team", "-id"], name="incident_team"),
+            models.Index(fields=["owner", "-id"], name="incident_owner"),
         ]
 
     def __str__(self) -> str:
@@ -265,6 +371,88 @@ class LogBookEntry(models.Model):
 
     def __str__(self) -> str:
         return f"INC-{self.incident_id} {self.kind}"
+
+
+class TimeEntry(models.Model):
+    """Time that a person spent on an incident: a timer that ran or runs, or minutes by hand.
+
+    See services/time_book.py for overlaps and forgotten timers.
+    """
+
+    class Source(models.TextChoices):
+        TIMER = "timer"
+        HAND = "hand"
+
+    incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="time_entries")
+    person = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="time_entries"
+    )
+    source = models.CharField(max_length=8, choices=Source)
+    # Of work by hand: when it was done; a span of `minutes` that ended then.
+    started_at = models.DateTimeField()
+    # None while the timer runs.
+    ended_at = models.DateTimeField(null=True, blank=True)
+    minutes = models.PositiveIntegerField(null=True, blank=True)
+    note = models.CharField(max_length=500, blank=True, default="")
+    # A timer that was forgotten and cut at its cap; its person is asked to put it right.
+    is_capped = models.BooleanField(default=False)
+    # Taken back; it counts no more, and the log book tells of it.
+    voided_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name_plural = "time entries"
+        ordering = ["started_at", "pk"]
+        constraints = [
+            # Two tabs, the API and Slack may start one at the same moment.
+            models.UniqueConstraint(
+                fields=["person"],
+                condition=Q(ended_at=None, voided_at=None),
+                name="one_running_timer_a_person",
+            )
+        ]
+        indexes = [models.Index(fields=["person", "started_at"], name="time_entry_person")]
+
+    def __str__(self) -> str:
+        return f"INC-{self.incident_id} {self.person} {self.started_at:%Y-%m-%d %H:%M}"
+
+
+class Feedback(models.Model):
+    """What a person said of a diagnosis or of a fix; the newest of each person counts."""
+
+    class About(models.TextChoices):
+        DIAGNOSIS = "diagnosis"
+        FIX = "fix"
+
+    incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="feedback")
+    person = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    about = models.CharField(max_length=10, choices=About)
+    # The answer that it is about, and for a fix, its title.
+    slug = models.CharField(max_length=100, db_index=True)
+    fix_title = models.CharField(max_length=200, blank=True, default="")
+    # Right or wrong; worked or did not.
+    is_good = models.BooleanField()
+    # Which pitfall it was instead, where the person knows.
+    other_slug = models.CharField(max_length=100, blank=True, default="")
+    note = models.CharField(max_length=500, blank=True, default="")
+    at = models.DateTimeField()
+    withdrawn_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        verbose_name_plural = "feedback"
+        ordering = ["at", "pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["incident", "person", "about", "slug", "fix_title"],
+                condition=Q(withdrawn_at=None),
+                name="one_opinion_a_person",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"INC-{self.incident_id} {self.about} {'good' if self.is_good else 'bad'}"
 
 
 class SandboxRun(Leased):

@@ -33,9 +33,11 @@ class IncidentQuerySet(models.QuerySet):
 
     def caused_by(self, slug: str) -> Self:
         """Whose current diagnosis answers with this pitfall."""
-        return self.filter(
-            current_diagnosis__findings__slug=slug, current_diagnosis__findings__position=0
-        )
+        return self.filter(slug=slug)
+
+    def of_teams(self, teams: models.QuerySet) -> Self:
+        """Of nobody's team, of one of these teams, or shared by theirs."""
+        return self.filter(Q(team=None) | Q(is_shared=True) | Q(team__in=teams))
 
     def seen_since(self, moment: datetime) -> Self:
         """Created at this moment or later."""

@@ -322,9 +322,12 @@ def _store_diagnosis(
                 _finding(diagnosis, number, found)
                 for number, found in enumerate(result["diagnoses"])
             )
+            answer = result["diagnoses"][0] if result["diagnoses"] else {}
             incident = Incident.objects.get(pk=pk)
             incident.current_diagnosis = diagnosis
             incident.verdict = diagnosis.verdict
+            incident.slug = answer.get("slug", "")
+            incident.fingerprint = diagnosis.fingerprint
             incident.diagnosed_revision = revision
             incident.diagnosed_at = incident.diagnosed_at or now
             incident.diagnosis_attempts = 0
@@ -334,18 +337,17 @@ def _store_diagnosis(
                 incident.state = Incident.State.DIAGNOSED
             incident.save(
                 update_fields=[
-                    "current_diagnosis", "verdict", "diagnosed_revision", "diagnosed_at",
-                    "diagnosis_attempts", "error", "state", "updated_at",
+                    "current_diagnosis", "verdict", "slug", "fingerprint", "diagnosed_revision",
+                    "diagnosed_at", "diagnosis_attempts", "error", "state", "updated_at",
                 ]
             )  # fmt: skip
-            first = result["diagnoses"][0] if result["diagnoses"] else {}
             log_book.write(
                 incident,
                 log_book.DIAGNOSED,
                 {
                     "verdict": diagnosis.verdict,
-                    "slug": first.get("slug", ""),
-                    "confidence": first.get("confidence", ""),
+                    "slug": answer.get("slug", ""),
+                    "confidence": answer.get("confidence", ""),
                     "sentence": diagnosis.sentence,
                     "catalog": catalog_version,
                     "revision": revision,

@@ -59,7 +59,7 @@ def destroy_texts(
         incident.diagnoses.all().delete()
         incident.refresh_from_db()
         incident.current_diagnosis = None
-        incident.verdict = ""
+        incident.verdict = incident.slug = incident.fingerprint = ""
         incident.diagnosed_at = None
         incident.intake_key = None
         incident.error = ""

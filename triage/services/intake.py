@@ -24,7 +24,7 @@ from django.db.models import F
 from triage.engine import EvidenceError
 from triage.engine.parsers import flight_recorder
 from triage.models import ApiToken, Incident, Submission
-from triage.services import log_book, queue
+from triage.services import log_book, people, queue
 from triage.services.secrets import new_redactor
 from triage.services.storable import clean_json, clean_name
 from triage.services.texts import LineIndex, TextWriter, delete_stored
@@ -231,6 +231,7 @@ def _open_or_join(
         "gpus": job.gpus,
         "job": dict(job.more),
         "created_by": who,
+        "team": people.team_for(who or (token.owner if token else None)),
     }
     if job.id:
         return Incident.objects.get_or_create(job_id=job.id, attempt=job.attempt, defaults=facts)
