@@ -9,18 +9,19 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from triage.engine.evidence import Progress
 from triage.engine.limits import Limits
 from triage.engine.regex import regex
 
-_count: Callable[[bytes, bytes], int] = bytes.count
+_count: Callable[[Any, bytes], int] = bytes.count
+_find: Callable[[Any, bytes], int] | None = None
 with suppress(ImportError):
     # Four times as fast as bytes.count, which costs as much as the search for all patterns.
     import stringzilla
 
-    _count = stringzilla.count
+    _count, _find = stringzilla.count, stringzilla.find
 
 WINDOW_BYTES = 256 * 1024
 
@@ -36,11 +37,12 @@ class Block:
     """Whole lines of a text as UTF-8 without colour codes and NUL bytes.
 
     `first_line` is the number of the first one, counted from 1. A block that ends inside an
-    overlong line has `is_open` set: the next block goes on in the same line.
+    overlong line has `is_open` set: the next block goes on in the same line. Where `data` is a
+    memoryview, its bytes are those of another block as soon as the next but one has been read.
     """
 
     first_line: int
-    data: bytes
+    data: bytes | memoryview
     newlines: int
     is_open: bool = False
 
@@ -77,6 +79,7 @@ _ANSI = regex(
 )
 # Docker's json-file driver puts each line of a container into an object of its own.
 _DOCKER_SEEN_BYTES = 16 * 1024
+_DOCKER_START = b'{"log":'
 _DOCKER = regex(
     rb'^\{"log": ?(?P<log>"(?:[^"\\\r\n]|\\[^\r\n])*"), ?"stream": ?"(?:stdout|stderr)",'
     rb'[^\r\n]{0,2000}"time": ?"(?P<time>[0-9T:.+Z\-]{19,40})"\}\r?$',
@@ -90,12 +93,14 @@ _UTF16_BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 class BlockReader:
     """Reads a stream into Blocks; afterwards `bytes_read`, `lines`, `notes` and `encoding` tell.
 
-    However the stream hands out its bytes, the blocks are the same.
+    However the stream hands out its bytes, the blocks are the same. With `in_place` most of them
+    are memoryviews, which saves a copy: for who is done with a block before the next but one.
     """
 
-    def __init__(self, stream: ByteStream, limits: Limits) -> None:
+    def __init__(self, stream: ByteStream, limits: Limits, *, in_place: bool = False) -> None:
         self._stream = stream
         self._limits = limits
+        self._in_place = in_place and _find is not None
         self.bytes_read = 0
         self.lines = 0
         self.notes: list[str] = []
@@ -108,7 +113,13 @@ class BlockReader:
         skipping = False
         ends_with_newline = True
         for chunk in chunks:
-            data = carry + chunk if carry else chunk
+            if isinstance(chunk, memoryview) and not carry and not skipping:
+                newlines = _count(chunk, b"\n")
+                yield Block(line, _clean_view(chunk), newlines)
+                line += newlines
+                ends_with_newline = True
+                continue
+            data = carry + chunk if carry else bytes(chunk)
             if skipping:
                 data, skipping = _skip_line(data)
                 if skipping:
@@ -148,8 +159,11 @@ class BlockReader:
             limit = self._limits.max_line_bytes
             self.notes.append(f"line {line} is longer than {limit} bytes; its rest was skipped")
 
-    def _chunks(self) -> Iterator[bytes]:
-        """The stream in pieces of WINDOW_BYTES, as UTF-8 whatever it came in."""
+    def _chunks(self) -> Iterator[bytes | memoryview]:
+        """The stream in pieces of WINDOW_BYTES, as UTF-8 whatever it came in.
+
+        Those in place are whole lines.
+        """
         first = _read_fully(self._stream, WINDOW_BYTES)
         encoding = _find_encoding(first)
         if encoding is None and _is_binary(first):
@@ -170,7 +184,7 @@ class BlockReader:
         if rest:
             yield rest.encode("utf-8", "replace")
 
-    def _utf8_chunks(self, first: bytes) -> Iterator[bytes]:
+    def _utf8_chunks(self, first: bytes) -> Iterator[bytes | memoryview]:
         self.bytes_read += len(first)
         yield first.removeprefix(b"\xef\xbb\xbf")
         if len(first) < WINDOW_BYTES:
@@ -183,27 +197,29 @@ class BlockReader:
             return
         # Page-aligned: read() into an odd address runs at a third of the speed. What follows the
         # last newline is moved in front of the next piece, so that all else is copied only once.
+        # Two take turns, for the block before is still in use; nobody closes them under a block.
         window = WINDOW_BYTES
-        with mmap.mmap(-1, 2 * window) as buffer, memoryview(buffer) as view:
-            start = window
-            while True:
-                end = window
-                while end < 2 * window:
-                    # Released at once: a stream that raises would keep the buffer from closing.
-                    with view[end:] as free:
-                        got = readinto(free)
-                    if not got:
-                        break
-                    end += got
-                if end == window:
-                    if start < window:
-                        yield bytes(view[start:window])
-                    return
-                self.bytes_read += end - window
-                cut = buffer.rfind(b"\n", window, end) + 1 or end
-                yield bytes(view[start:cut])
-                start = window - (end - cut)
-                view[start:window] = view[cut:end]
+        buffer, other = mmap.mmap(-1, 2 * window), mmap.mmap(-1, 2 * window)
+        start = window
+        while True:
+            whole = memoryview(buffer)
+            end = window
+            while end < 2 * window:
+                got = readinto(whole[end:])
+                if not got:
+                    break
+                end += got
+            if end == window:
+                if start < window:
+                    yield bytes(whole[start:window])
+                return
+            self.bytes_read += end - window
+            cut = buffer.rfind(b"\n", window, end) + 1
+            lines = whole[start : cut or end]
+            yield lines if cut and self._in_place else bytes(lines)
+            start = window - (end - cut if cut else 0)
+            other[start:window] = buffer[cut or end : end]
+            buffer, other = other, buffer
 
 
 def _skip_line(data: bytes) -> tuple[bytes, bool]:
@@ -245,9 +261,19 @@ def _is_binary(start: bytes) -> bool:
     return control > 0.1 * len(sample)
 
 
+def _clean_view(view: memoryview) -> bytes | memoryview:
+    """As _clean_block; the view itself, where there is nothing to clean."""
+    is_clean = _find is not None and (
+        _find(view[:_DOCKER_SEEN_BYTES], _DOCKER_START) < 0
+        and _find(view, b"\x1b") < 0
+        and _find(view, b"\0") < 0
+    )
+    return view if is_clean else _clean_block(bytes(view))
+
+
 def _clean_block(data: bytes) -> bytes:
     # Docker wraps every line of a file, and its lines are short.
-    if b'{"log":' in data[:_DOCKER_SEEN_BYTES]:
+    if _DOCKER_START in data[:_DOCKER_SEEN_BYTES]:
         data = _DOCKER.sub(_docker_line, data)
     if b"\x1b" in data:
         data = _ANSI.sub(b"", data)
@@ -573,33 +599,51 @@ def _match_prefix(text: str, at: int) -> re.Match[str] | None:
 
 
 def _take(line: Line, found: re.Match[str]) -> None:
-    """Writes what one prefix says into the line."""
-    said = found.groupdict().get
-    for name in ("rank", "mpi_rank", "role_rank", "pg_rank", "pg_any_rank", "srun", "word_rank"):
-        if (rank := said(name)) is not None and (line.rank is None or name in ("pg_rank", "rank")):
-            line.rank = int(rank)
-    if (group := said("pg")) is not None:
-        line.group = said("guid") or group
-    if host := said("host") or said("ip") or said("sys_host"):
-        line.host = host
-    level = said("glog") or said("letter") or said("tag") or said("level") or said("bare_level")
-    if level:
-        line.level = _LEVELS[level]
-    source = said("glog_source") or said("tag_source") or said("py_source")
-    if source:
-        line.source = source
-    if line.time is not None:
-        # The outermost stamp is on every line and of one clock; those behind it are the program's.
+    """Writes what one prefix says into the line; its last group tells which one it is."""
+    kind = found.lastgroup or ""
+    if kind in _RANK_GROUPS:
+        if line.rank is None or kind in ("pg_rank", "rank"):
+            line.rank = int(found[kind])
+        if kind != "pg_rank":
+            return
+    if kind in _GROUP_GROUPS:
+        line.group = found["guid"] or found["pg"]
         return
-    if date := said("glog_date"):
-        month, day = int(date[:-2]), int(date[-2:])
-        line.time = _moment(month, day, found, "g_")
-    elif said("month"):
-        line.time = _moment(int(found["month"]), int(found["day"]), found, "")
-    elif said("k_month"):
-        line.time = _moment(_MONTHS[found["k_month"]], int(found["k_day"]), found, "k_")
-    elif said("sys_month"):
-        line.time = _moment(_MONTHS[found["sys_month"]], int(found["sys_day"]), found, "s_")
+    if kind in _HOST_GROUPS:
+        line.host = found[kind]
+    elif kind in _LEVEL_GROUPS:
+        line.level = _LEVELS[found[kind]]
+        return
+    elif kind in _SOURCE_GROUPS:
+        line.source = found[kind]
+        if kind in _LEVEL_OF_SOURCE:
+            line.level = _LEVELS[found[_LEVEL_OF_SOURCE[kind]]]
+    if line.time is None and kind in _STAMPS:
+        # The outermost stamp is on every line and of one clock; those behind it are the program's.
+        line.time = _time_of(found, kind)
+
+
+_RANK_GROUPS = frozenset(
+    ("rank", "mpi_rank", "role_rank", "pg_rank", "pg_any_rank", "srun", "word_rank")
+)
+_GROUP_GROUPS = frozenset(("pg", "guid", "pg_rank"))
+_HOST_GROUPS = frozenset(("host", "ip", "sys_host"))
+_LEVEL_GROUPS = frozenset(("letter", "level", "bare_level"))
+_SOURCE_GROUPS = frozenset(("glog_source", "tag_source", "py_source"))
+_LEVEL_OF_SOURCE = {"glog_source": "glog", "tag_source": "tag"}
+_STAMPS = frozenset(("glog_source", "second", "k_second", "sys_host"))
+
+
+def _time_of(found: re.Match[str], kind: str) -> float:
+    """Seconds since the start of the year, by a calendar of months of 31 days."""
+    if kind == "glog_source":
+        date = found["glog_date"]
+        return _moment(int(date[:-2]), int(date[-2:]), found, "g_")
+    if kind == "second":
+        return _moment(int(found["month"]), int(found["day"]), found, "")
+    if kind == "k_second":
+        return _moment(_MONTHS[found["k_month"]], int(found["k_day"]), found, "k_")
+    return _moment(_MONTHS[found["sys_month"]], int(found["sys_day"]), found, "s_")
 
 
 def _moment(month: int, day: int, found: re.Match[str], prefix: str) -> float:

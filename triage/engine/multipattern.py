@@ -42,7 +42,7 @@ EVENTS_PER_BLOCK = 512
 class Finder(Protocol):
     """Searches the blocks of one long text."""
 
-    def find(self, block: bytes) -> list[tuple[int, int]]:
+    def find(self, block: bytes | memoryview) -> list[tuple[int, int]]:
         """As Matcher.find, but may leave out what cannot match on its line."""
         ...
 
@@ -53,7 +53,11 @@ class Finder(Protocol):
 
 class _PlainFinder:
     def __init__(self, find: Callable[[bytes], list[tuple[int, int]]]) -> None:
-        self.find = find
+        self._find = find
+
+    def find(self, block: bytes | memoryview) -> list[tuple[int, int]]:
+        """What the matcher finds, all of it."""
+        return self._find(bytes(block))
 
     def mute(self, pattern: int) -> None:
         """A plain search finds whatever there is."""

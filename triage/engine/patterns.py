@@ -11,6 +11,7 @@ from re import _constants as sre  # type: ignore[attr-defined]
 from typing import Any, Protocol
 
 from kb.catalog import syntax
+from triage.engine.regex import compile_now, is_quick
 
 try:
     import re2
@@ -92,7 +93,7 @@ class Pattern:
 
     @cached_property
     def _quick_regex(self) -> Any:
-        return re.compile(self.text, re.ASCII)
+        return compile_now(self.text, re.ASCII)
 
     @cached_property
     def _loose_regex(self) -> Any:
@@ -100,7 +101,7 @@ class Pattern:
 
     @cached_property
     def _quick_loose_regex(self) -> Any:
-        return re.compile(_loosened(self.text), re.ASCII)
+        return compile_now(_loosened(self.text), re.ASCII)
 
     def may_occur_in(self, line: str) -> bool:
         """Whether the pattern can match what is left of this line without its prefixes.
@@ -133,7 +134,13 @@ class Pattern:
         if not self.reviewed or len(text) > _SHORT_CHARS:
             return False
         self.tries += 1
-        return self.tries > _TRIES_BEFORE_RE
+        return self.tries > _TRIES_BEFORE_RE or self._is_kept
+
+    @cached_property
+    def _is_kept(self) -> bool:
+        """Whether a former process compiled it for `re`."""
+        is_kept = is_quick(self.text, re.ASCII)
+        return (not self.is_anchored or is_quick(_loosened(self.text), re.ASCII)) and is_kept
 
     def _places(self, text: str) -> list[tuple[int, int]]:
         """The parts of a long line that can hold a match, in order; some overlap."""

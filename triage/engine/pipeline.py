@@ -205,7 +205,7 @@ def scan(
         return opened.evidence
     compiled = compile_catalog(catalog, engine)
     scanner = _Scanner(compiled, limits)
-    reader = BlockReader(opened.stream, limits)
+    reader = BlockReader(opened.stream, limits, in_place=True)
 
     def report() -> None:
         if progress is not None:
@@ -290,6 +290,8 @@ class _Scanner:
         self._window_end = 0
         self._tail: deque[tuple[Block, list[tuple[int, int]] | None]] = deque()
         self._tail_bytes = 0
+        # How many blocks of the tail, from its start, have bytes of their own.
+        self._own = 0
         self._hit_keys: set[tuple[int, str]] = set()
         self._per_pattern: dict[str, int] = {}
         self._pending: list[Line] = []
@@ -311,9 +313,15 @@ class _Scanner:
         self._tail_bytes += len(block.data)
         while self._tail_bytes - len(self._tail[0][0].data) >= self._limits.tail_bytes:
             oldest, found = self._tail.popleft()
+            self._own = max(self._own - 1, 0)
             self._tail_bytes -= len(oldest.data)
             events = self._search(oldest) if found is None else found
             self._read_middle(oldest, events, report)
+        while self._own < len(self._tail) - 1:
+            # Its bytes are gone when the next but one has been read.
+            held, found = self._tail[self._own]
+            self._tail[self._own] = replace(held, data=bytes(held.data)), found
+            self._own += 1
 
     def _search(self, block: Block) -> list[tuple[int, int]]:
         if self._sieve is None:
@@ -325,14 +333,17 @@ class _Scanner:
     ) -> None:
         start = 0
         if self._fed < self._limits.head_bytes:
-            start = _line_end(block.data, min(self._limits.head_bytes - self._fed, len(block.data)))
-            self._read_all(block.data[:start], block.first_line, report)
+            data = bytes(block.data)
+            start = _line_end(data, min(self._limits.head_bytes - self._fed, len(data)))
+            self._read_all(data[:start], block.first_line, report)
         self._fed += len(block.data)
         if start < len(block.data):
             self._read_windows(block, start, events)
 
     def _read_windows(self, block: Block, start: int, events: list[tuple[int, int]]) -> None:
-        data = block.data
+        if not events and self._window_end < block.first_line:
+            return
+        data = bytes(block.data)
         position, line = start, block.first_line + data.count(b"\n", 0, start)
         if self._window_end >= line:
             end = _lines_ahead(data, position, self._window_end - line + 1)
@@ -442,12 +453,14 @@ class _Scanner:
         parts = list(split_line(raw, number, self._limits))
         # What a pattern wants, a quote or a letter beyond ASCII, may stand there as an escape.
         unescaped = self._find_in(parts) if len(parts) > 1 and b"\\n" in raw else {}
+        structure = self._compiled.structure
+        is_structure = len(parts) > 1 or any(pattern >= structure for pattern in patterns)
         for index, line in enumerate(parts):
             self._marker.mark(line)
             if self._around.is_quoted(line):
                 line.is_code = True
                 continue
-            self._parse(line)
+            self._parse(line, is_structure)
             if line.bar is None:
                 for pattern in (*patterns, *unescaped.get(index, ())):
                     self._confirm(line, pattern, len(parts) == 1)
@@ -458,7 +471,7 @@ class _Scanner:
         data = "\n".join(line.text.replace("\n", " ") for line in parts).encode("utf-8", "replace")
         return _numbers_by_line(data, self._compiled.matcher.find(data))
 
-    def _parse(self, line: Line) -> None:
+    def _parse(self, line: Line, is_structure: bool) -> None:
         if line.rank is not None and line.rank < 100_000:
             self._ranks.add(line.rank)
         if line.time is not None:
@@ -466,7 +479,7 @@ class _Scanner:
                 self._first_time = line.time
             self._last_time = line.time
         self._tracebacks.feed(line)
-        self._collectives.feed(line)
+        self._collectives.feed(line, may_be_marked=is_structure)
         self._stacks.feed(line)
         self._launcher.feed(line)
         self._metrics.feed(line)
@@ -620,7 +633,7 @@ class _Scanner:
 
     def finish(self, report: Callable[[], None]) -> Evidence:
         for block, _ in self._tail:
-            self._read_all(block.data, block.first_line, report)
+            self._read_all(bytes(block.data), block.first_line, report)
         self._tracebacks.finish()
         self._stacks.finish()
         evidence = self._evidence

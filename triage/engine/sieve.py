@@ -111,7 +111,7 @@ class Sieve:
         self._take(atoms)
         self._proven = [0] * len(patterns)
 
-    def find(self, block: bytes) -> list[tuple[int, int]]:
+    def find(self, block: bytes | memoryview) -> list[tuple[int, int]]:
         """See Matcher.find; what cannot match on its line is left out already."""
         marks: list[tuple[int, int]] = []
 
@@ -122,7 +122,7 @@ class Sieve:
                 marks.append((end - 1, number))
 
         self._database.scan(block, match_event_handler=on_match)
-        events = self._sift(block, marks) if marks else []
+        events = self._sift(bytes(block), marks) if marks else []
         if self._wasted_lines >= _WASTED_LINES:
             self._review()
         return events

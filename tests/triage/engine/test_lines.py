@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -208,6 +209,27 @@ def test_a_rich_box_is_taken_off() -> None:
 def blocks(raw: bytes, limits: Limits | None = None) -> tuple[bytes, BlockReader]:
     reader = BlockReader(io.BytesIO(raw), limits or Limits())
     return b"".join(block.data for block in reader), reader
+
+
+def test_blocks_in_place_are_those_of_the_copies_until_the_next_but_one() -> None:
+    pytest.importorskip("stringzilla")
+    limits = Limits()
+    lines = [b"line %d %s" % (n, b"x" * (n % 300)) for n in range(9_000)]
+    lines[2_000] = b"long " + b"y" * 100_000
+    lines[4_000] = b"red \x1b[31mtext\x1b[0m"
+    lines[6_000] = b"n\0l"
+    raw = b"\n".join(lines) + b"\nno end"
+    copies = list(BlockReader(io.BytesIO(raw), limits))
+    before, in_place, kinds = None, [], set()
+    for block in BlockReader(io.BytesIO(raw), limits, in_place=True):
+        if before is not None:
+            in_place.append(replace(before, data=bytes(before.data)))
+        kinds.add(type(block.data))
+        before = block
+    assert before is not None
+    assert [*in_place, replace(before, data=bytes(before.data))] == copies
+    assert len(copies) > 4
+    assert memoryview in kinds
 
 
 def test_colours_titles_and_nul_bytes_go() -> None:

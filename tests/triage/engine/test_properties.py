@@ -114,6 +114,18 @@ def test_a_long_utf16_text_is_read_the_same_in_any_pieces(read: Callable[..., Ev
     assert whole.hits
 
 
+def test_a_tail_of_several_blocks_is_read_as_it_came(catalog: Catalog) -> None:
+    raw = b"".join(
+        b"step %d loss 2.5\n" % n + b"RuntimeError: CUDA out of memory %d\n" % n * (n % 4_099 == 0)
+        for n in range(100_000)
+    )
+    limits = Limits(tail_bytes=900_000)
+    whole = scan(io.BytesIO(raw), catalog=catalog, limits=limits)
+    assert scan(Dripping(raw, 5), catalog=catalog, limits=limits).to_json() == whole.to_json()
+    assert whole.lines == 100_000 + 25
+    assert any(hit.line > 98_000 for hit in (*whole.errors, *whole.hits))
+
+
 def outline(verdict: Verdict, order: list[int]) -> list[tuple[object, ...]]:
     """What a verdict says, with the texts' own numbers."""
     return [

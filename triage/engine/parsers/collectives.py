@@ -120,11 +120,14 @@ class CollectiveParser:
             sorted([*self._events, *last[-room:]], key=lambda e: e.line) if last else self._events
         )
 
-    def feed(self, line: Line, text: str | None = None) -> None:
-        """Takes a line; `text` stands for its text where a wrapped line was joined."""
+    def feed(self, line: Line, text: str | None = None, *, may_be_marked: bool = True) -> None:
+        """Takes a line; `text` stands for its text where a wrapped line was joined.
+
+        Without `may_be_marked` the caller knows that none of TRIGGERS stands in it.
+        """
         body = line.text if text is None else text
         self._is_wrapped = text is not None
-        is_marked = any(trigger in body for trigger in TRIGGERS)
+        is_marked = may_be_marked and any(trigger in body for trigger in TRIGGERS)
         if text is None:
             self._ras.feed(line, body, is_marked=is_marked)
             if "NCCL INFO" in body:

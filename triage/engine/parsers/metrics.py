@@ -11,6 +11,7 @@ from triage.engine.evidence import Point, Progress
 from triage.engine.limits import Limits
 from triage.engine.lines import Line
 from triage.engine.parsers.sampling import PointSample
+from triage.engine.regex import regex
 
 
 def _any_of(*words: str) -> str:
@@ -26,7 +27,7 @@ def _any_of(*words: str) -> str:
 # they stand. Some begin at a word that they need, less their reach before that word.
 
 # A counter: `step 12/90`, `iteration     12/    90`, `"step": 12`, `Epoch(train)  [1][12/90]`.
-_STEP = re.compile(
+_STEP = regex(
     r"(?P<name>"
     + _any_of(
         "epoch",
@@ -43,13 +44,13 @@ _STEP = re.compile(
     r"(?:\s?(?:/|of)\s{0,12}(?P<total>\d{1,12}))?"
     r"(?:\]?\s{0,2}\[\s*(?P<inner>\d{1,12})/(?P<inner_total>\d{1,12})(?:\]|\s\())?"
 )
-_BATCHES_OF_EPOCH = re.compile(r"\b(?P<epoch>\d{1,6})epoch:train:\d{1,9}-(?P<done>\d{1,9})batch:")
+_BATCHES_OF_EPOCH = regex(r"\b(?P<epoch>\d{1,6})epoch:train:\d{1,9}-(?P<done>\d{1,9})batch:")
 _LOSS_VALUE = (
     r"['\"]?\s?[=:\uff1a (]{1,8}\s?"
     r"(?:tensor\(|['\"])?(?P<value>[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf(?:inity)?))\b"
 )
 _LOSS_SUFFIX = r"(?:_\w{1,20}|/train/total| value)?"
-_LOSS = re.compile(
+_LOSS = regex(
     r"(?:(?P<prefix>\b(?:val|valid|validation|eval|test|dev)(?:[ _/.]|(?=loss)))|\b)"
     r"(?:(?:\w{0,30}[_ /.])?loss"
     + _LOSS_SUFFIX
@@ -58,34 +59,32 @@ _LOSS = re.compile(
 )
 _LOSS_REACH = len("validation ") + 31
 # The same from the word on, without what may stand before it.
-_LOSS_ALONE = re.compile(r"(?:loss" + _LOSS_SUFFIX + "|损失|損失|손실)" + _LOSS_VALUE)
+_LOSS_ALONE = regex(r"(?:loss" + _LOSS_SUFFIX + "|损失|損失|손실)" + _LOSS_VALUE)
 # A line of a loop without training: its loss is another series, and its times are none.
-_HELD_OUT_LINE = re.compile(
+_HELD_OUT_LINE = regex(
     r"[\s*>=#-]{0,8}(?:val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?|dev)(?:[\s:(\[|]|$)"
 )
 _HELD_OUT_WORDS = ("(val)", "(test)", "valid on '")
 # Of several losses on a line the sum of all, under one of these names, and no setting.
-_WHOLE_LOSS = re.compile(
-    r"(?:train(?:ing)?[_ /.])?(?:avg[_ ]|total[_ ]|lm )?loss['\"]?\s?[=:\uff1a (]"
-)
-_NO_LOSS = re.compile(r"scale|loss_(?:weight|coef|ratio|fn|type|lambda|func)")
+_WHOLE_LOSS = regex(r"(?:train(?:ing)?[_ /.])?(?:avg[_ ]|total[_ ]|lm )?loss['\"]?\s?[=:\uff1a (]")
+_NO_LOSS = regex(r"scale|loss_(?:weight|coef|ratio|fn|type|lambda|func)")
 _OPENS_NAME = frozenset("\"'|,;:([{<>=\t")
 _MAX_LOSSES = 12
 _NUMBER = r"(?P<value>nan|inf(?:inity)?|\d{1,18}\.?\d{0,18}(?:e[-+]?\d{1,3})?)"
 # These two begin with a letter, which is found faster than the start of a word.
-_GRADIENT_NORM = re.compile(
+_GRADIENT_NORM = regex(
     r"g(?:(?<!\wg)|(?<=\btotal_g))(?:rad(?:ient)?s?[-_ /]?(?:l2[-_])?norm|rad/global|norm)\b"
     r"['\"]?\s?[=:(]{0,2}\s{0,6}(?:tensor\(|['\"])?" + _NUMBER + r"\b"
 )
 # A norm that is not said to be of the gradients is theirs where a loss stands on the line.
-_BARE_NORM = re.compile(r"(?:[|,] ?norm|\btotal_norm)[:=]? {0,2}" + _NUMBER + r"\b")
-_LEARNING_RATE = re.compile(
+_BARE_NORM = regex(r"(?:[|,] ?norm|\btotal_norm)[:=]? {0,2}" + _NUMBER + r"\b")
+_LEARNING_RATE = regex(
     r"l(?:(?<!\wl)|(?<=\btrain_l)|(?<=\boptim0_l))"
     r"(?:r(?:0|/group0|-\w{1,40}/group0)?|earning[_ ]rate)['\"]?\s?[=:]?\s?['\"]?\[?"
     + _NUMBER
     + r"\b"
 )
-_STEP_TIME = re.compile(
+_STEP_TIME = regex(
     "(?:"
     + _any_of(
         "elapsed time per (?:iteration|step)", "step[_ ]time", "iter(?:ation)?[_ ]time",
@@ -100,23 +99,23 @@ _STEP_TIME = re.compile(
 _BESIDE_TIME = (
     "data_time", "data:", "\tdata", "\ttime", "mfu", "max mem", "data time", "tok/s",
 )  # fmt: skip
-_MILLISECONDS = re.compile(r"\| \(?(?P<value>\d{1,9}\.\d{1,9}) ms \|")
+_MILLISECONDS = regex(r"\| \(?(?P<value>\d{1,9}\.\d{1,9}) ms \|")
 # The time of a step of a trainer whose `iter_time` is that of its data.
-_WHOLE_TIME = re.compile(r"\btrain_time=(?P<value>\d{1,9}\.\d{1,9})\b")
-_EPOCH_TIME = re.compile(r"\bepoch (?:time['\"]?\s?[=:]|took)\s?(?P<value>\d{1,9}\.?\d{0,9})\s?s\b")
-_TIMERS = re.compile(
+_WHOLE_TIME = regex(r"\btrain_time=(?P<value>\d{1,9}\.\d{1,9})\b")
+_EPOCH_TIME = regex(r"\bepoch (?:time['\"]?\s?[=:]|took)\s?(?P<value>\d{1,9}\.?\d{0,9})\s?s\b")
+_TIMERS = regex(
     r"\b(?:fwd|forward|bwd|backward|step)(?:_microstep)?: (?P<value>\d{1,9}\.\d{1,9})(?= ?\||$)"
 )
-_SKIPPED_TOTAL = re.compile(r"\bstep=(?P<step>\d{1,12}), skipped=(?P<value>\d{1,12})\b")
-_BAR_RATE = re.compile(r"(?P<value>\d{1,6}\.\d{1,4})\s?(?P<unit>it/s|s/it)\b")
+_SKIPPED_TOTAL = regex(r"\bstep=(?P<step>\d{1,12}), skipped=(?P<value>\d{1,12})\b")
+_BAR_RATE = regex(r"(?P<value>\d{1,6}\.\d{1,4})\s?(?P<unit>it/s|s/it)\b")
 _BAR_RATE_REACH = 12
-_TRAINING_BAR = re.compile(r"(?i)epoch|train|step|iter")
+_TRAINING_BAR = regex(r"(?i)epoch|train|step|iter")
 # Keras prints a bar of its own; the numbers behind it are those of another framework's run.
-_KERAS = re.compile(r"\s{0,8}\d{1,9}/\d{1,9} (?:\[[=>.]{5,80}\]|[━─╸]{5,80}) ")
+_KERAS = regex(r"\s{0,8}\d{1,9}/\d{1,9} (?:\[[=>.]{5,80}\]|[━─╸]{5,80}) ")
 _OF_STEPS = ("epoch", "batch", "train")
 _CJK_LOSS_WORDS = ("损失", "損失", "손실")
-_CJK_HELD_OUT = re.compile(r"验证|測試|测试|検証|驗證|검증|평가")
-_SCALE = re.compile(
+_CJK_HELD_OUT = regex(r"验证|測試|测试|検証|驗證|검증|평가")
+_SCALE = regex(
     r"(?:reducing (?:loss scale )?to|setting loss scale to"
     r"|reducing dynamic loss scale from \S{1,20} to"
     r"|loss[_ ]scale(?:r)?['\"]?\s?[=:]?\s?(?:\d+ reducing loss scale to)?"
@@ -126,24 +125,22 @@ _SCALE = re.compile(
     r"\s?[|:=]?\s?['\"]?(?P<value>\d{1,18}\.?\d*(?:e[-+]?\d+)?)"
 )
 _SCALE_REACH = len("decreasing loss ")
-_OVERFLOW = re.compile(r"grad(?:ient)? overflow|overflow!|overflow detected")
-_OVERFLOW_RANK = re.compile(r"overflow! rank (?P<rank>\d{1,6}) skipping")
-_NAN_ITERATIONS = re.compile(r"number of nan iterations: {1,12}[1-9]")
-_SKIPPED_ITERATIONS = re.compile(r"number of skipped iterations: {1,12}[1-9]")
+_OVERFLOW = regex(r"grad(?:ient)? overflow|overflow!|overflow detected")
+_OVERFLOW_RANK = regex(r"overflow! rank (?P<rank>\d{1,6}) skipping")
+_NAN_ITERATIONS = regex(r"number of nan iterations: {1,12}[1-9]")
+_SKIPPED_ITERATIONS = regex(r"number of skipped iterations: {1,12}[1-9]")
 # The ultralytics table: epoch of all, memory, then the mean of each loss.
-_LOSS_ROW = re.compile(
-    r"^\s*\d{1,6}/\d{1,6}\s+[\d.]{1,8}[KMG]B?\s+(?P<value>nan|inf|\d{1,9}\.?\d*)\s"
-)
-_BAR_LOSS = re.compile(
+_LOSS_ROW = regex(r"^\s*\d{1,6}/\d{1,6}\s+[\d.]{1,8}[KMG]B?\s+(?P<value>nan|inf|\d{1,9}\.?\d*)\s")
+_BAR_LOSS = regex(
     r"[\s,\[(](?P<key>[\w/.]{0,40}loss[\w/.]{0,20})=\s?"
     r"(?P<value>nan|inf|-?\d{1,9}(?:\.\d{1,12})?(?:e[-+]?\d{1,3})?)"
 )
-_HELD_OUT = re.compile(r"val|eval|test|dev")
-_CELLS = re.compile(r"\s{0,8}[|\t│]\s{0,8}|\s{2,16}")
-_TRAIN_LOSS_CELL = re.compile(r"(?i)(?:train(?:ing)?[_ /])?loss|loss[_/]train(?:ing)?")
-_LOSS_ENDS_CELL = re.compile(r"loss(?:[_/]train(?:ing)?)?\s*(?:[|\t│]|\s\s|$)")
-_NUMBER_CELL = re.compile(r"(?i)nan|[-+]?(?:inf|\d{1,18}(?:\.\d{0,18})?(?:e[-+]?\d{1,3})?)")
-_GPU_MEMORY = re.compile(
+_HELD_OUT = regex(r"val|eval|test|dev")
+_CELLS = regex(r"\s{0,8}[|\t│]\s{0,8}|\s{2,16}")
+_TRAIN_LOSS_CELL = regex(r"(?i)(?:train(?:ing)?[_ /])?loss|loss[_/]train(?:ing)?")
+_LOSS_ENDS_CELL = regex(r"loss(?:[_/]train(?:ing)?)?\s*(?:[|\t│]|\s\s|$)")
+_NUMBER_CELL = regex(r"(?i)nan|[-+]?(?:inf|\d{1,18}(?:\.\d{0,18})?(?:e[-+]?\d{1,3})?)")
+_GPU_MEMORY = regex(
     r"(?:memory[_ ]allocated|allocated|max[_ ]mem(?:ory)?|gpu[_ ]mem(?:ory)?|mem(?:ory)?|vram|"
     + _any_of("alloc")
     + r")(?:[_ ](?:alloc(?:ated)?|used|usage|in use))?(?:\(\))?['\"]?"
@@ -152,17 +149,15 @@ _GPU_MEMORY = re.compile(
 )
 _GPU_MEMORY_REACH = len("max_")
 # The stages of a start (after the model, after the optimizer) rise in every run: no series.
-_STAGE = re.compile(r"\W{0,4}(?:after|before)[ _-](?![^=:]{0,60}\d)")
-_MEMORY_ALLOCATED = re.compile(r"\bma (?P<value>\d{1,9}\.?\d{0,4}) (?P<unit>gb)\s+max_ma ")
+_STAGE = regex(r"\W{0,4}(?:after|before)[ _-](?![^=:]{0,60}\d)")
+_MEMORY_ALLOCATED = regex(r"\bma (?P<value>\d{1,9}\.?\d{0,4}) (?P<unit>gb)\s+max_ma ")
 # A row of a table of epochs (epoch/epochs, GPU memory, losses), and a step with a size alone.
-_TABLE_ROW = re.compile(
-    r"^\s*\d{1,6}/\d{1,6}\s+(?P<value>\d{1,6}(?:\.\d{1,6})?)(?P<unit>G)\s+[\dn]"
-)
-_BARE_SIZE = re.compile(
+_TABLE_ROW = regex(r"^\s*\d{1,6}/\d{1,6}\s+(?P<value>\d{1,6}(?:\.\d{1,6})?)(?P<unit>G)\s+[\dn]")
+_BARE_SIZE = regex(
     r"^\W{0,4}(?:step|iter|iteration|epoch|batch)?\W{0,4}\d{1,9}(?:/\d{1,9})?\W{1,4}"
     r"(?P<value>\d{1,12}(?:\.\d{1,6})?)\s?(?P<unit>[mg]i?b)\s*$"
 )
-_HOST_MEMORY = re.compile(
+_HOST_MEMORY = regex(
     _any_of(
         "rss", "host[_ ]mem(?:ory)?", "cpu[_ ]mem(?:ory)?", "system[_ ]mem(?:ory)?",
         "ram(?:[_ ]usage| used)?", "uss", "pss", "virtual_memory", "virtual memory:  used",
@@ -173,15 +168,15 @@ _HOST_MEMORY = re.compile(
 _HOST_MEMORY_WORDS = (
     "host", "cpu", "system", "ram", "rss", "uss", "pss", "virtual", "current mem", "maxres",
 )  # fmt: skip
-_GRAPH_NODES = re.compile(
+_GRAPH_NODES = regex(
     r"autograd\.function\.(?P<node>\w{1,80}Backward\w*)[^|]*\|\s*(?P<value>\d{1,12})\s*\|"
 )
-_BATCH_PRINT = re.compile(
+_BATCH_PRINT = regex(
     r"\b(?:finished|done|processed|completed|consumed|got|saw)\b[^\d]{0,30}"
     r"(?P<value>\d{1,9})\s+(?:batches|steps|iterations|samples)\b"
 )
 _BATCH_WORDS = ("batches", "steps", "iterations", "samples")
-_BATCHES = re.compile(r"\d\s+(?:batches|steps|iterations|samples)\b")
+_BATCHES = regex(r"\d\s+(?:batches|steps|iterations|samples)\b")
 _UNIT = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
 
 
