@@ -16,7 +16,7 @@ class Limits:
     max_line_bytes: int = 64 * 1024
     # Start and end of a text are read line by line: settings stand at one, the end of the run at
     # the other. A text shorter than both together is read line by line as a whole.
-    head_bytes: int = 128 * 1024
+    head_bytes: int = 64 * 1024
     tail_bytes: int = 192 * 1024
     # Lines around a hit that are read line by line, elsewhere in a long text.
     lines_before_hit: int = 3
