@@ -262,7 +262,7 @@ class HyperscanMatcher:
             counts[number] = seen + 1
             if seen < EVENTS_PER_BLOCK or block.find(b"\n", latest[number], end) >= 0:
                 events.append((end - 1, number))
-                latest[number] = end
+            latest[number] = end
 
         self._database.scan(block, match_event_handler=on_match)
         return _spread(events, self._owners)
@@ -328,16 +328,31 @@ class ReMatcher:
         return _spread(events, self._owners)
 
 
-def _finder(text: bytes, is_literal: bool, ignore_case: bool) -> re.Pattern[bytes]:
+def _finder(text: bytes, is_literal: bool, ignore_case: bool) -> Callable[[bytes, int], int]:
+    """Where the next match behind an offset ends, -1 without one; bytes.find outruns `re`."""
+    if is_literal and not ignore_case:
+
+        def find(block: bytes, position: int) -> int:
+            start = block.find(text, position)
+            return -1 if start < 0 else start + len(text)
+
+        return find
     flags = re.IGNORECASE if ignore_case else 0
-    return re.compile(re.escape(text) if is_literal else text, flags | re.MULTILINE)
+    regex = re.compile(re.escape(text) if is_literal else text, flags | re.MULTILINE)
+
+    def search(block: bytes, position: int) -> int:
+        found = regex.search(block, position)
+        return -1 if found is None else found.end()
+
+    return search
 
 
-def _occurrences(finder: re.Pattern[bytes], block: bytes, number: int) -> list[tuple[int, int]]:
+def _occurrences(
+    next_end: Callable[[bytes, int], int], block: bytes, number: int
+) -> list[tuple[int, int]]:
     events = []
     position = 0
-    while found := finder.search(block, position):
-        end = found.end()
+    while (end := next_end(block, position)) >= 0:
         events.append((max(end - 1, 0), number))
         position = end
         if len(events) >= EVENTS_PER_BLOCK:

@@ -18,6 +18,9 @@ ATOM_BYTES = 8
 # have been, it is worth it. Atoms that singled out less than a fiftieth of them stay.
 _WASTED_LINES = 40_000
 _WASTED_BY_ONE = 800
+# Where so many lines of a block are wanted, the next ones are searched without the coarse pass.
+_DENSE_LINES = 40
+_BLOCKS_UNSIFTED = 15
 
 
 _Expression = tuple[bytes, bool, bool]
@@ -108,13 +111,16 @@ class Sieve:
         self._compile_atoms = compile_atoms
         self._find = find
         self._muted: set[int] = set()
+        self._dense_blocks = 0
         self._take(atoms)
         self._proven = [0] * len(patterns)
 
     def find(self, block: bytes | memoryview) -> list[tuple[int, int]]:
         """See Matcher.find; what cannot match on its line is left out already."""
+        if self._dense_blocks:
+            self._dense_blocks -= 1
+            return self._find(bytes(block))
         marks: list[tuple[int, int]] = []
-
         atoms = len(self._atoms)
 
         def on_match(number: int, start: int, end: int, flags: int, context: Any) -> None:
@@ -160,17 +166,23 @@ class Sieve:
                 self._proven[number] += 1
             matched[index].append(number)
             events.append((starts[index] + offset - base, number))
+        wasted_before = self._wasted_lines
         for found, numbers in zip(matched, by, strict=True):
             wanted = bool(found) and not self._muted.issuperset(found)
             self._wasted_lines += not wanted
             for number in numbers:
                 if not wanted or self._owners[number].isdisjoint(found):
                     self._wasted[number] += 1
+        wasted = self._wasted_lines - wasted_before
+        if len(lines) >= _DENSE_LINES and wasted * 4 < len(lines):
+            self._dense_blocks = _BLOCKS_UNSIFTED
         return events
 
     def mute(self, pattern: int) -> None:
         """From the next review on, lines that only such patterns ask for are not looked at."""
-        self._muted.add(pattern)
+        if pattern not in self._muted:
+            self._muted.add(pattern)
+            self._dense_blocks = 0
 
     def _take(self, atoms: Sequence[Atom]) -> None:
         self._atoms = list(atoms)

@@ -90,6 +90,16 @@ def test_patterns_that_are_muted_cost_no_more_looks() -> None:
     assert {number for _, number in sieve.find(HITS[3] * 3)} == {4}
 
 
+def test_where_most_marked_lines_match_the_coarse_pass_is_left_out_for_a_while() -> None:
+    matcher = build_matcher(PATTERNS)
+    sieve = matcher.for_long_text()
+    choose = random.Random(3)
+    dense = [b"".join(choose.choices((*HITS, NOISE[0]), k=400)) for _ in range(40)]
+    sparse = [HITS[0] + NOISE[0] * 400, NOISE[0] * 10]
+    for blocks in (dense, sparse, dense[:3], sparse):
+        assert _pairs(sieve, blocks) == _pairs(matcher, blocks)
+
+
 def test_every_literal_of_the_catalog_holds_the_atom_that_stands_for_it(catalog: Catalog) -> None:
     needs = needs_of(compile_catalog(catalog).patterns)
     atoms = choose_atoms(needs, healthy_text())
