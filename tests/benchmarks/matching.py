@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from triage.engine import store  # noqa: E402 (the checkout, wherever it is called from)
 from triage.engine.limits import Limits  # noqa: E402
-from triage.engine.lines import BlockReader  # noqa: E402
+from triage.engine.lines import BlockReader, count_in  # noqa: E402
 from triage.engine.multipattern import Matcher, build_matcher  # noqa: E402
 from triage.engine.patterns import Literal, Pattern  # noqa: E402
 
@@ -88,7 +88,7 @@ def pairs_by(
         text, end, tried = "", -1, set[int]()
         for offset, number in finder.find(data):
             if offset >= end:
-                line += data.count(b"\n", at, offset)
+                line += count_in(data[at:offset], b"\n")
                 at = offset
                 start = data.rfind(b"\n", 0, offset) + 1
                 end = data.find(b"\n", offset) + 1 or len(data)

@@ -52,7 +52,10 @@ class Pattern:
     linear. Raises syntax.PatternError for a text that no entry may hold.
     """
 
-    __slots__ = ("__dict__", "literals", "reviewed", "text", "tries")
+    __slots__ = ("__dict__", "_quick", "literals", "reviewed", "text", "tries")
+
+    # The regex for short lines, from when on it is worth to compile it.
+    _quick: re.Pattern[str] | None
 
     literals: tuple[Literal, ...] | None
 
@@ -60,6 +63,7 @@ class Pattern:
         self.text = text
         self.reviewed = reviewed
         self.tries = 0
+        self._quick = None
         self.literals = required_literals(syntax.parse(text))
 
     @classmethod
@@ -71,6 +75,7 @@ class Pattern:
         pattern.text = text
         pattern.reviewed = reviewed
         pattern.tries = 0
+        pattern._quick = None
         pattern.literals = literals
         return pattern
 
@@ -118,8 +123,12 @@ class Pattern:
     def search(self, text: str) -> Found | None:
         """The first match in a line, or None; in a very long one, around its literals only."""
         found: Found | None
+        if self._quick is not None and len(text) <= _SHORT_CHARS:
+            found = self._quick.search(text)
+            return found
         if self._is_worth_re(text):
-            found = self._quick_regex.search(text)
+            self._quick = self._quick_regex
+            found = self._quick.search(text)
             return found
         if len(text) <= _LONG_CHARS:
             found = self._regex.search(text)
