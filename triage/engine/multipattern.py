@@ -268,6 +268,11 @@ class HyperscanMatcher:
         return _spread(events, self._owners)
 
 
+# Where more patterns than a few occur in a block, it is searched in pieces of whole lines.
+_FEW = 8
+_PIECE_BYTES = 8 * 1024
+
+
 class Re2Matcher:
     """RE2's Set tells which patterns occur in a piece, then each one's literals tell where."""
 
@@ -280,6 +285,8 @@ class Re2Matcher:
         self._owners = [numbers for *_, numbers in expressions]
         self._finders = [_finder(text, lit, nocase) for text, lit, nocase, _ in expressions]
         self._set = None
+        # Whether many patterns occurred in the block before.
+        self._is_crowded = False
         if not expressions:
             return
         options = re2.Options()
@@ -300,9 +307,31 @@ class Re2Matcher:
         """See Matcher.find."""
         if self._set is None:
             return []
+        if self._is_crowded and len(block) > _PIECE_BYTES:
+            return self._find_in_pieces(block)
+        numbers = self._set.Match(block) or ()
+        if len(numbers) > _FEW and len(block) > _PIECE_BYTES:
+            return self._find_in_pieces(block)
         events: list[tuple[int, int]] = []
-        for number in self._set.Match(block) or ():
+        for number in numbers:
             events.extend(_occurrences(self._finders[number], block, number))
+        return _spread(events, self._owners)
+
+    def _find_in_pieces(self, block: bytes) -> list[tuple[int, int]]:
+        """The same, where so many patterns occur that each would be sought in all of it."""
+        seen: set[int] = set()
+        events: list[tuple[int, int]] = []
+        begin = 0
+        while begin < len(block):
+            end = block.find(b"\n", begin + _PIECE_BYTES) + 1 or len(block)
+            piece = block[begin:end]
+            numbers = self._set.Match(piece) or () if self._set is not None else ()
+            seen.update(numbers)
+            for number in numbers:
+                found = _occurrences(self._finders[number], piece, number)
+                events.extend((begin + offset, number) for offset, number in found)
+            begin = end
+        self._is_crowded = len(seen) > _FEW
         return _spread(events, self._owners)
 
 

@@ -82,3 +82,15 @@ def test_no_patterns_find_nothing(engine: str) -> None:
 def test_an_unknown_engine_is_refused() -> None:
     with pytest.raises(ValueError, match="grep"):
         build_matcher([], "grep")
+
+
+def test_where_many_patterns_occur_each_is_found_where_it_stands(engine: str) -> None:
+    words = [f"failure number {chr(97 + n)} of the run" for n in range(20)]
+    patterns = [Pattern(word) for word in words]
+    crowded = b"".join(b"step %d\n" % n * 30 + words[n % 20].encode() + b"\n" for n in range(200))
+    quiet = b"step\n" * 9_000 + words[3].encode() + b"\n" + b"step\n" * 9_000
+    matcher = build_matcher(patterns, engine)
+    for block in (crowded, crowded, quiet, quiet, crowded):
+        found = {(block.count(b"\n", 0, at), number) for at, number in matcher.find(block)}
+        lines = block.decode().split("\n")
+        assert found == {(n, words.index(line)) for n, line in enumerate(lines) if line in words}
