@@ -13,5 +13,6 @@ class TriageConfig(AppConfig):
     verbose_name = "Triage"
 
     def ready(self) -> None:
-        """Registers the tasks in every process, so that all of them can enqueue by name."""
+        """Registers tasks, which all processes enqueue by name, and what listens to sign-ins."""
         from triage import tasks  # noqa: F401, PLC0415 (models must be loaded first)
+        from triage.services import audit  # noqa: F401, PLC0415

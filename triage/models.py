@@ -86,6 +86,30 @@ class Profile(models.Model):
         return f"{self.person} ({self.role})"
 
 
+class AuditEntry(models.Model):
+    """A sign-in or a change of who may do what; append-only, by services/audit.py alone."""
+
+    kind = models.CharField(max_length=40)
+    who = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    # Whom it is about, where that is somebody else than who did it.
+    about = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    at = models.DateTimeField()
+    address = models.GenericIPAddressField(null=True, blank=True)
+    # Names as they were: accounts and teams may be renamed or gone when somebody reads it.
+    data = models.JSONField(default=dict, blank=True)
+
+    class Meta:
+        verbose_name_plural = "audit entries"
+        ordering = ["-pk"]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.at:%Y-%m-%d %H:%M}"
+
+
 class Incident(Leased):
     """One failure of one job attempt, however many texts tell of it.
 

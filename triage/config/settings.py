@@ -11,6 +11,7 @@ import secrets
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import dj_database_url
 from csp.constants import NONE, SELF
@@ -126,6 +127,8 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "triage.pages.context.appearance",
+                "triage.pages.context.rights",
+                "triage.pages.context.single_sign_on",
             ],
         },
     },
@@ -159,6 +162,52 @@ AXES_RESET_ON_SUCCESS = True
 AXES_DISABLE_ACCESS_LOG = True
 AXES_LOCKOUT_CALLABLE = "triage.pages.signin.locked_out"
 AXES_VERBOSE = False
+
+# Single sign-on by OpenID Connect, where all three are set; the URL is that of the issuer.
+PITSTOP_OIDC_URL = os.environ.get("PITSTOP_OIDC_URL", "")
+PITSTOP_OIDC_CLIENT_ID = os.environ.get("PITSTOP_OIDC_CLIENT_ID", "")
+PITSTOP_OIDC_SECRET = os.environ.get("PITSTOP_OIDC_SECRET", "")
+PITSTOP_OIDC_NAME = os.environ.get("PITSTOP_OIDC_NAME", "") or "single sign-on"
+# What somebody may who comes in by it for the first time; an admin gives more.
+PITSTOP_OIDC_ROLE = os.environ.get("PITSTOP_OIDC_ROLE", "") or "viewer"
+HAS_SINGLE_SIGN_ON = bool(PITSTOP_OIDC_URL and PITSTOP_OIDC_CLIENT_ID and PITSTOP_OIDC_SECRET)
+if HAS_SINGLE_SIGN_ON:
+    INSTALLED_APPS += [
+        "allauth",
+        "allauth.account",
+        "allauth.socialaccount",
+        "allauth.socialaccount.providers.openid_connect",
+    ]
+    MIDDLEWARE.append("allauth.account.middleware.AccountMiddleware")
+    AUTHENTICATION_BACKENDS.append("allauth.account.auth_backends.AuthenticationBackend")
+    # Passwords stay with this site's own sign-in page, which counts wrong ones.
+    SOCIALACCOUNT_ONLY = True
+    ACCOUNT_EMAIL_VERIFICATION = "none"
+    # A mail that somebody has here already does not keep the provider's person out.
+    ACCOUNT_UNIQUE_EMAIL = False
+    SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
+    SOCIALACCOUNT_ADAPTER = "triage.pages.single_sign_on.Adapter"
+    SOCIALACCOUNT_AUTO_SIGNUP = True
+    SOCIALACCOUNT_STORE_TOKENS = False
+    SOCIALACCOUNT_PROVIDERS = {
+        "openid_connect": {
+            "OAUTH_PKCE_ENABLED": True,
+            "APPS": [
+                {
+                    "provider_id": "sso",
+                    "name": PITSTOP_OIDC_NAME,
+                    "client_id": PITSTOP_OIDC_CLIENT_ID,
+                    "secret": PITSTOP_OIDC_SECRET,
+                    "settings": {"server_url": PITSTOP_OIDC_URL},
+                }
+            ],
+        }
+    }
+    # The form that starts it is answered by a redirect to the provider.
+    _provider = urlsplit(PITSTOP_OIDC_URL)
+    CONTENT_SECURITY_POLICY["DIRECTIVES"]["form-action"].append(
+        f"{_provider.scheme}://{_provider.netloc}"
+    )
 
 # A sign-in link is used from the terminal it was printed on; an hour covers a slow start.
 PASSWORD_RESET_TIMEOUT = 3_600

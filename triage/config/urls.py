@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
@@ -20,6 +21,9 @@ urlpatterns = [
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
 ]
+
+if settings.HAS_SINGLE_SIGN_ON:
+    urlpatterns.append(path("login/sso/", include("allauth.urls")))
 
 handler400 = "triage.pages.errors.bad_request"
 handler403 = "triage.pages.errors.forbidden"

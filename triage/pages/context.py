@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from django.conf import settings
+from django.contrib.auth.models import User
 from django.http import HttpRequest
+
+from triage.services import people
+from triage.services.people import Right
 
 THEMES = ("", "dark", "light")
 
@@ -11,6 +16,19 @@ def theme_of(request: HttpRequest) -> str:
     """The theme in the reader's cookie; empty (as the system) for anything unknown."""
     theme = request.COOKIES.get("theme", "")
     return theme if theme in THEMES else ""
+
+
+def rights(request: HttpRequest) -> dict[str, dict[str, bool]]:
+    """Context processor: `rights.CURATE` and the like, whether the reader has them."""
+    user = getattr(request, "user", None)
+    if not isinstance(user, User):
+        return {"rights": {}}
+    return {"rights": {right.name: people.may(user, right) for right in Right}}
+
+
+def single_sign_on(request: HttpRequest) -> dict[str, str]:
+    """Context processor: the name of the provider, empty where none is configured."""
+    return {"sso_name": settings.PITSTOP_OIDC_NAME if settings.HAS_SINGLE_SIGN_ON else ""}
 
 
 def appearance(request: HttpRequest) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path, register_converter
 
 from triage.models import Incident
-from triage.pages import views
+from triage.pages import people_views, views
 
 
 class IncidentNumber:
@@ -32,6 +32,17 @@ urlpatterns = [
     path("", views.home, name="home"),
     path("samples/<slug:name>/", views.sample, name="sample"),
     path("theme/", views.theme, name="theme"),
+    path("me/", people_views.account, name="account"),
+    path("me/password/", people_views.password, name="password"),
+    path("tokens/", people_views.token_list, name="token-list"),
+    path("tokens/<int:pk>/revoke", people_views.token_revoke, name="token-revoke"),
+    path("people/", people_views.person_list, name="person-list"),
+    path("people/<int:pk>/", people_views.person_change, name="person-change"),
+    path("people/<int:pk>/link", people_views.person_link, name="person-link"),
+    path("teams/", people_views.team_list, name="team-list"),
+    path("teams/<slug:slug>/", people_views.team, name="team"),
+    path("teams/<slug:slug>/change", people_views.team_change, name="team-change"),
+    path("audit/", people_views.audit_list, name="audit-list"),
     path("incidents/", views.incident_list, name="incident-list"),
     path("i/<incident:number>", views.incident, name="incident"),
     path("i/<incident:number>/status", views.incident_status, name="incident-status"),

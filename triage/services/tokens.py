@@ -7,6 +7,8 @@ Scopes, each with all that the former may do:
 - `read`: list and read all incidents, their texts and log books.
 - `write`: change incidents, destroy texts.
 - `admin`: what concerns the site, such as the list of tokens and revoking one.
+
+A token with an owner acts for them: it may no more than they, and rests while they are shut out.
 """
 
 from __future__ import annotations
@@ -16,11 +18,17 @@ import secrets
 from datetime import datetime, timedelta
 
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.utils import timezone
 
 from triage.models import ApiToken
+from triage.services import audit, people
+from triage.services.people import Right
 
 SCOPES: tuple[str, ...] = tuple(ApiToken.Scope.values)
+_RIGHTS = {
+    "submit": Right.RESPOND, "read": Right.READ, "write": Right.RESPOND, "admin": Right.ADMINISTER,
+}  # fmt: skip
 #: Says what the key is for to whoever finds it in a log, and to secret scanners.
 KEY_PREFIX = "pit_"
 _KEY_BYTES = 32
@@ -40,14 +48,16 @@ def make_token(
     if scope not in SCOPES:
         raise ValueError(f"no such scope: {scope!r}; there are {', '.join(SCOPES)}")
     key = KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
-    token = ApiToken.objects.create(
-        name=name,
-        scope=scope,
-        owner=owner,
-        expires_at=expires_at,
-        key_hash=_hash(key),
-        prefix=key[:_SHOWN_CHARACTERS],
-    )
+    with transaction.atomic():
+        token = ApiToken.objects.create(
+            name=name,
+            scope=scope,
+            owner=owner,
+            expires_at=expires_at,
+            key_hash=_hash(key),
+            prefix=key[:_SHOWN_CHARACTERS],
+        )
+        audit.write(audit.TOKEN_MADE, who=owner, data=_named(token))
     return token, key
 
 
@@ -64,13 +74,30 @@ def find_token(key: str) -> ApiToken | None:
 
 
 def may(token: ApiToken, scope: str) -> bool:
-    """Whether this token's scope includes `scope`."""
-    return SCOPES.index(token.scope) >= SCOPES.index(scope)
+    """Whether this token's scope includes `scope`, and its owner's role does too."""
+    if SCOPES.index(token.scope) < SCOPES.index(scope):
+        return False
+    return token.owner is None or people.may(token.owner, _RIGHTS[scope])
 
 
-def revoke(token: ApiToken) -> None:
-    """Ends the token's life now; revoking it again changes nothing."""
-    ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
+def scopes_for(person: User) -> list[str]:
+    """The scopes that a token of this person can have, the smallest first."""
+    return [scope for scope in SCOPES if people.may(person, _RIGHTS[scope])]
+
+
+def revoke(token: ApiToken, *, by: User | None = None) -> bool:
+    """Whether that ended the token's life; it is ended once."""
+    with transaction.atomic():
+        ended = ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(
+            revoked_at=timezone.now()
+        )
+        if ended:
+            audit.write(audit.TOKEN_REVOKED, who=by, about=token.owner, data=_named(token))
+    return bool(ended)
+
+
+def _named(token: ApiToken) -> dict[str, str]:
+    return {"token": token.name, "scope": token.scope, "prefix": token.prefix}
 
 
 def _hash(key: str) -> str:
