@@ -83,20 +83,24 @@ def pairs_by(
     finder = matcher.for_long_text()
     reader = BlockReader(stream, Limits())
     pairs: set[Pair] = set()
+    slugs = [slug for slug, _ in rows]
+    searches = [pattern.search for pattern in patterns]
     for block in reader:
-        data, at, line = block.data, 0, block.first_line
-        text, end, tried = "", -1, set[int]()
+        data = bytes(block.data)
+        at, line, end = 0, block.first_line, -1
+        text, tried = "", -1
         for offset, number in finder.find(data):
             if offset >= end:
                 line += count_in(data[at:offset], b"\n")
                 at = offset
-                start = data.rfind(b"\n", 0, offset) + 1
                 end = data.find(b"\n", offset) + 1 or len(data)
-                text, tried = data[start:end].decode("utf-8", "replace").rstrip("\r\n"), set()
-            if number not in tried:
-                tried.add(number)
-                if patterns[number].search(text) is not None:
-                    pairs.add((line, rows[number][0]))
+                text = data[data.rfind(b"\n", 0, offset) + 1 : end].decode("utf-8", "replace")
+                text = text.rstrip("\r\n")
+            elif number == tried:
+                continue
+            tried = number
+            if searches[number](text) is not None:
+                pairs.add((line, slugs[number]))
     return pairs, reader.lines
 
 
