@@ -402,6 +402,13 @@ _PREFIXES = (
     ),
     ("[", r"\[(?P<py_source>[\w./\-]+\.py:\d+(?::\w+)?)\]\s?"),
     ("a", r"(?i:rank) ?#?(?P<word_rank>\d{1,5}) ?[:|] "),
+    (
+        "a",
+        (
+            r"(?i:rank)[ =](?P<counting_rank>\d{1,5}),? "
+            r"(?=(?i:step|epoch|iter|iteration|batch|loss)[ =:\[])"
+        ),
+    ),
     ("0a", r"(?P<loguru>[\w.<>]{1,80}:[\w.<>]{1,80}:\d{1,6}) - "),
     ("a", r"(?P<logger>[A-Za-z_][\w.]{1,60}) - (?=(?:" + _LEVEL_WORDS + r") - )"),
     (
@@ -437,6 +444,7 @@ _WARNING_LINE = regex(
 _LEVEL_FIELD = regex(
     r"(?i)[\s{,]\"?(?:lvl|level|levelname|log_?level|severity)\"?\s?[=:]\s?\"?(?:warn|warning)\b"
 )
+_RANK_FIELD = regex(r'[{,]\s?"(?:global_|world_)?rank": ?"?(?P<rank>\d{1,6})"?\s?[,}]')
 _ERROR_LINE = regex(r"^\s*(?:ERROR|Error|FATAL|CRITICAL)\b[: ]")
 
 
@@ -460,8 +468,12 @@ def split_line(raw: bytes, number: int, limits: Limits) -> Iterator[Line]:
         pieces = [text]
     for piece in pieces or [""]:
         if len(piece) > 40 and "\\n" in piece and _is_escaped(piece):
+            said = _RANK_FIELD.search(piece, 0, 1_000) if piece.lstrip()[:1] == "{" else None
             for part in _ESCAPE.sub(_unescape, piece).split("\n")[:4_000]:
-                yield from _split_bars(part, number, limits)
+                for line in _split_bars(part, number, limits):
+                    if said is not None and line.rank is None:
+                        line.rank = int(said["rank"])
+                    yield line
         else:
             yield from _split_bars(piece, number, limits)
 
@@ -555,6 +567,8 @@ def _parse(text: str, number: int, limits: Limits) -> Line:
     if len(body) > 8 and body.lstrip()[0:1] in _BOX_CORNERS and _BOX_EDGE.match(body.strip()):
         body = ""
     line.text = body
+    if line.rank is None and body[:1] == "{" and (said := _RANK_FIELD.search(body, 0, 1_000)):
+        line.rank = int(said["rank"])
     if not line.level or line.level == "I":
         if _is_warning(body):
             line.level = "W"
@@ -625,7 +639,16 @@ def _take(line: Line, found: re.Match[str]) -> None:
 
 
 _RANK_GROUPS = frozenset(
-    ("rank", "mpi_rank", "role_rank", "pg_rank", "pg_any_rank", "srun", "word_rank")
+    (
+        "rank",
+        "mpi_rank",
+        "role_rank",
+        "pg_rank",
+        "pg_any_rank",
+        "srun",
+        "word_rank",
+        "counting_rank",
+    )
 )
 _GROUP_GROUPS = frozenset(("pg", "guid", "pg_rank"))
 _HOST_GROUPS = frozenset(("host", "ip", "sys_host"))

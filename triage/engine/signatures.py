@@ -59,11 +59,17 @@ class Match:
         return min(self.spots, default=(1 << 30, 1 << 30))
 
 
+# A node's kernel keeps its log for weeks; zones of clocks differ by hours.
+_OF_A_NODE = ("hardware", "host")
+_DAYS_LATER_S = 2 * 86_400.0
+
+
 class Hits:
     """Hits of all texts by pattern, with the question whether a run went on after one."""
 
     def __init__(self, evidences: Sequence[Evidence]) -> None:
         self._courses = [Course(evidence) for evidence in evidences]
+        self._end = max((e.last_time for e in evidences if e.last_time is not None), default=0.0)
         self._by_pattern: dict[str, list[Place]] = defaultdict(list)
         for index, evidence in enumerate(evidences):
             for hit in evidence.hits:
@@ -87,6 +93,10 @@ class Hits:
             not (p.hit.mention or (p.hit.warning and p.hit.handled))
             for p in self._by_pattern.get(pattern, [])
         )
+
+    def is_of_another_day(self, place: Place) -> bool:
+        """Whether the texts go on for days after the hit, by their stamps."""
+        return place.hit.time is not None and self._end - place.hit.time > _DAYS_LATER_S
 
     def is_recovered(self, place: Place) -> bool:
         """Whether the same rank's counters went on by several steps after the hit."""
@@ -216,7 +226,12 @@ def match_signature(
     places = [p for group in wanted for p in group]
     recovered = False
     if places and not signature.in_warnings:
-        lasting = [p for p in places if not hits.is_recovered(p)]
+        is_of_a_node = pitfall.group in _OF_A_NODE
+        lasting = [
+            p
+            for p in places
+            if not (hits.is_recovered(p) or (is_of_a_node and hits.is_of_another_day(p)))
+        ]
         recovered = not lasting
         places = lasting or places
     places.sort(key=lambda p: (p.text_index, p.hit.line))

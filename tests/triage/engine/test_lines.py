@@ -203,6 +203,20 @@ def test_a_rich_box_is_taken_off() -> None:
     assert only("╭──────────── Traceback ────────────╮").text == ""
 
 
+def test_the_rank_of_a_json_line_is_that_of_each_line_of_its_message() -> None:
+    raw = b'{"ts": 1, "rank": 3, "msg": "Traceback (most recent call last):\\n  x\\nKeyError: 1"}'
+    assert {line.rank for line in split_line(raw, 1, Limits())} == {3}
+    assert only('{"level": "info", "rank":"12", "msg": "step 1"}').rank == 12
+    assert only('{"error_rank": 3, "msg": "step 1"}').rank is None
+
+
+def test_a_rank_before_a_counter_is_the_lines() -> None:
+    line = only("rank 0 step 4/5 loss 2.1")
+    assert (line.rank, line.text) == (0, "step 4/5 loss 2.1")
+    assert only("Rank=7, epoch: 3").rank == 7
+    assert only("rank 0 is in evaluate while ranks 1-7 wait").rank is None
+
+
 # ----------------------------------------------------------------------------------- bytes
 
 

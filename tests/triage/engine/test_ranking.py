@@ -53,6 +53,16 @@ def test_the_kernel_log_of_a_sick_gpu_is_told_of_the_rank_whose_device_failed(as
     assert (answer.slug, answer.rank) == ("gpu-hardware-fault", 6)
 
 
+def test_what_the_kernel_logged_weeks_before_did_not_end_this_run(ask: Ask) -> None:
+    xid = (
+        "[Tue Nov  {} 04:11:09 2026] NVRM: Xid (PCI:0000:d0:00): 79, GPU has fallen off the bus.\n"
+    )
+    run = "2026-11-27 22:10:09,001 - INFO - train.py:88 - step 1 loss 2.31\n" + KEY_ERROR.format("")
+    assert first(ask(xid.format(3) + run)).slug == "python-exception"
+    assert first(ask(xid.format(3), run)).slug == "python-exception"
+    assert first(ask(xid.format(27) + run)).slug == "gpu-hardware-fault"
+
+
 def test_a_bare_timeout_is_a_symptom_and_undetermined(ask: Ask) -> None:
     verdict = ask("".join(WATCHDOG.format(r) for r in (0, 1, 2)))
     assert verdict.kind == "undetermined"
