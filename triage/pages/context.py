@@ -1,8 +1,10 @@
-"""What every page's frame shows: the reader's choice of colours."""
+"""What every page's frame shows: the reader's choice of colours, and of a time zone."""
 
 from __future__ import annotations
 
 from django.http import HttpRequest
+
+from triage.pages.time_zones import chosen_zone
 
 THEMES = ("", "dark", "light")
 
@@ -14,6 +16,10 @@ def theme_of(request: HttpRequest) -> str:
 
 
 def appearance(request: HttpRequest) -> dict[str, str]:
-    """Context processor: the theme, and the one that the switch turns to."""
+    """Context processor: the theme, the one that the switch turns to, and the chosen time zone."""
     theme = theme_of(request)
-    return {"theme": theme, "next_theme": THEMES[(THEMES.index(theme) + 1) % len(THEMES)]}
+    return {
+        "theme": theme,
+        "next_theme": THEMES[(THEMES.index(theme) + 1) % len(THEMES)],
+        "time_zone": chosen_zone(request),
+    }

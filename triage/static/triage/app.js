@@ -38,15 +38,23 @@
   }
 
   // ---- Times in the reader's zone -----------------------------------------------------------------
+  // The zone of the profile, else this browser's, which the server learns by a cookie.
+  const zone = root.dataset.timeZone || Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const inZone = zone ? { hourCycle: "h23", timeZone: zone } : { hourCycle: "h23" };
+  if (zone && !root.dataset.timeZone && !document.cookie.includes(`time_zone=${zone}`)) {
+    const secure = location.protocol === "https:" ? "; Secure" : "";
+    document.cookie = `time_zone=${zone}; Path=/; Max-Age=31536000; SameSite=Lax${secure}`;
+  }
+
   function localTimes(within) {
     for (const time of all("time[datetime]", within)) {
       const moment = new Date(time.dateTime);
       if (Number.isNaN(moment.getTime()) || time.title) continue;
-      time.title = moment.toLocaleString(undefined, { dateStyle: "full", timeStyle: "long", hourCycle: "h23" });
+      time.title = moment.toLocaleString(undefined, { dateStyle: "full", timeStyle: "long", ...inZone });
       if (time.dataset.show === "clock") {
-        time.textContent = moment.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+        time.textContent = moment.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", ...inZone });
       } else if (time.dataset.show === "stamp") {
-        time.textContent = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short", hourCycle: "h23" });
+        time.textContent = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short", ...inZone });
       }
     }
   }
