@@ -7,6 +7,8 @@ Scopes, each with all that the former may do:
 - `read`: list and read all incidents, their texts and log books.
 - `write`: change incidents, destroy texts.
 - `admin`: what concerns the site, such as the list of tokens and revoking one.
+
+A token with an owner may no more than its owner, and sees what its owner sees.
 """
 
 from __future__ import annotations
@@ -19,8 +21,17 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from triage.models import ApiToken
+from triage.services import people
+from triage.services.people import Right
 
 SCOPES: tuple[str, ...] = tuple(ApiToken.Scope.values)
+#: The right that the owner of a token needs for what asks for this scope.
+RIGHTS: dict[str, Right] = {
+    ApiToken.Scope.SUBMIT: Right.RESPOND,
+    ApiToken.Scope.READ: Right.READ,
+    ApiToken.Scope.WRITE: Right.RESPOND,
+    ApiToken.Scope.ADMIN: Right.ADMINISTER,
+}
 #: Says what the key is for to whoever finds it in a log, and to secret scanners.
 KEY_PREFIX = "pit_"
 _KEY_BYTES = 32
@@ -55,7 +66,8 @@ def find_token(key: str) -> ApiToken | None:
     """The token of this key if it may be used now, its use noted; else None."""
     now = timezone.now()
     # A random key of 256 bits needs no salt and no slow hash: it cannot be guessed from either.
-    token = ApiToken.objects.usable(now).select_related("owner").filter(key_hash=_hash(key)).first()
+    usable = ApiToken.objects.usable(now).select_related("owner__profile")
+    token = usable.filter(key_hash=_hash(key)).first()
     if token is None or (token.owner is not None and not token.owner.is_active):
         return None
     if token.last_used_at is None or now - token.last_used_at > _USE_NOTED_EVERY:
@@ -66,6 +78,11 @@ def find_token(key: str) -> ApiToken | None:
 def may(token: ApiToken, scope: str) -> bool:
     """Whether this token's scope includes `scope`."""
     return SCOPES.index(token.scope) >= SCOPES.index(scope)
+
+
+def owner_may(token: ApiToken, right: Right) -> bool:
+    """Whether its owner has this right; a token of nobody is bound by its scope alone."""
+    return token.owner is None or people.may(token.owner, right)
 
 
 def revoke(token: ApiToken) -> None:
