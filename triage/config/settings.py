@@ -294,6 +294,8 @@ KB_CATALOG = "triage.services.catalog.current_catalog"
 KB_FACTS = "triage.engine.facts.FACT_VALUES"
 # What this site saw of an entry's reproduction, beside the proofs that the catalog came with.
 KB_PROOFS = "triage.services.verifications.proofs_of"
+# What people said of an entry's answers and fixes.
+KB_EXPERIENCE = "triage.services.feedback.experience_of"
 # Folders of a site's own entries, parted as PATH is.
 PITSTOP_CATALOG = [
     Path(folder) for folder in os.environ.get("PITSTOP_CATALOG", "").split(os.pathsep) if folder

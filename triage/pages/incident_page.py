@@ -91,6 +91,7 @@ class Step:
 class TextRow:
     """One text in the table of texts."""
 
+    position: int
     label: str
     name: str
     line_count: str
@@ -204,7 +205,14 @@ class IncidentPage:
     def listed_texts(self) -> list[TextRow]:
         """The first texts, for a table."""
         return [
-            TextRow(s.label, s.name, f"{s.line_count:,}", size_in_words(s.size_bytes), s.error)
+            TextRow(
+                s.position,
+                s.label,
+                s.name,
+                f"{s.line_count:,}",
+                size_in_words(s.size_bytes),
+                s.error,
+            )
             for s in self.submissions[:MAX_TEXTS_LISTED]
         ]
 
@@ -212,6 +220,12 @@ class IncidentPage:
     def unlisted_texts(self) -> int:
         """How many the table leaves out."""
         return max(0, len(self.submissions) - MAX_TEXTS_LISTED)
+
+    @property
+    def can_split(self) -> bool:
+        """Whether there are texts enough that some can go and some stay."""
+        kept = [s for s in self.submissions if s.state != Submission.State.DESTROYED]
+        return len(kept) > 1
 
     @property
     def has_texts(self) -> bool:

@@ -97,7 +97,7 @@ NAMES = {
 
 def told(incident: Incident, field: str) -> Any:
     """A field as the log book and the forms tell it: people and teams by name, `""` for none."""
-    return _told_value(field, getattr(incident, field))
+    return told_value(field, getattr(incident, field))
 
 
 def change(
@@ -122,7 +122,7 @@ def change(
     with transaction.atomic():
         locked = _lock(incident)
         current = {field: told(locked, field) for field in wishes}
-        wished = {field: _told_value(field, value) for field, value in wishes.items()}
+        wished = {field: told_value(field, value) for field, value in wishes.items()}
         _refuse_stale(
             locked,
             {f: v for f, v in (expected or {}).items() if f in wished and wished[f] != current[f]},
@@ -339,7 +339,8 @@ def _keep_times(locked: Incident, before: str, after: str, more: dict[str, Any])
         locked.reopened_count += 1
 
 
-def _told_value(field: str, value: Any) -> Any:
+def told_value(field: str, value: Any) -> Any:
+    """A column's value as `told()` tells it."""
     if field == "owner":
         return value.get_username() if value else ""
     if field == "team":
