@@ -167,15 +167,18 @@ class IncidentPage:
 
     @property
     def job_in_words(self) -> str:
-        """`attempt 2 · 8 GPUs · slurm`; empty without a job."""
+        """`attempt 2 · 8 GPUs × 11 h 52 min idle · slurm`; empty without a job."""
         incident = self.incident
         words = []
         if incident.job_id:
             words.append(f"job {incident.job_id}")
         if incident.attempt:
             words.append(f"attempt {incident.attempt}")
-        if incident.gpus:
-            words.append(count_in_words(incident.gpus, "GPU"))
+        idle = incident.idle_minutes
+        idle_words = "" if idle is None else f"{duration_in_words(idle * 60)} idle"
+        gpu_words = count_in_words(incident.gpus, "GPU") if incident.gpus else ""
+        if gpu_words or idle_words:
+            words.append(" × ".join(filter(None, [gpu_words, idle_words])))
         if incident.scheduler:
             words.append(incident.scheduler)
         return " · ".join(words)

@@ -72,14 +72,8 @@ class ResponseSection:
         return list(Incident.Severity.values)
 
     @property
-    def idle_in_words(self) -> str:
-        """How long the GPUs stood idle; empty while nobody said."""
-        minutes = self.incident.idle_minutes
-        return "" if minutes is None else duration_in_words(minutes * 60)
-
-    @property
     def idle_exactly(self) -> str:
-        """The same to the minute, as a form needs it: `50 h 5 min`."""
+        """How long the GPUs stood idle, to the minute as a form needs it: `50 h 5 min`."""
         minutes = self.incident.idle_minutes
         if minutes is None:
             return ""
