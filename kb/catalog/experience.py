@@ -42,8 +42,12 @@ class Experience:
 
 @dataclass(frozen=True, slots=True)
 class RatedFix:
-    """A fix with its tally; `mine` is what the reader said of it here, None for nothing."""
+    """A fix with its tally; `mine` is what the reader said of it here, None for nothing.
 
+    `number` is its place in the entry, from 1: guides speak of "the second snippet".
+    """
+
+    number: int
     fix: Fix
     tally: Tally
     mine: bool | None = None
@@ -59,7 +63,7 @@ def order_fixes(
     `mine` holds what the reader said, by the fix's title.
     """
     rated = [
-        RatedFix(fix, experience.fixes.get(fix.title, Tally()), (mine or {}).get(fix.title))
-        for fix in fixes
+        RatedFix(number, fix, experience.fixes.get(fix.title, Tally()), (mine or {}).get(fix.title))
+        for number, fix in enumerate(fixes, start=1)
     ]
     return sorted(rated, key=lambda item: -item.tally.share)
