@@ -154,6 +154,19 @@ def test_merge_undo_and_split(ada: Any, work: Callable[[], Any]) -> None:
     assert (refused.status_code, refused.json()["code"]) == (422, "all-texts")
 
 
+def test_a_sender_still_reads_what_was_merged(
+    api_as: AnyClient, ada: Any, work: Callable[[], Any]
+) -> None:
+    scheduler = api_as("submit")
+    with work():
+        target = send(HEALTHY).incident
+        number = scheduler.send_json({"text": BUS_ERROR}).json()["id"]
+    with work():
+        call(ada, "post", f"{number}/merge", {"into": target.reference})
+    said = scheduler.get(f"/api/v1/incidents/{number}").json()
+    assert (said["merged_into"], said["slug"]) == (target.reference, SLUG)
+
+
 def test_opinions(ada: Any, api_as: AnyClient, work: Callable[[], Any]) -> None:
     with work():
         incident = send(BUS_ERROR).incident

@@ -9,8 +9,8 @@ import pytest
 from django.utils import timezone
 
 from tests.factories import BUS_ERROR, HEALTHY, make_incident, make_submission, make_user, send
-from triage.models import Incident, Submission, TimeEntry
-from triage.services import diagnosis, merging, response
+from triage.models import Diagnosis, Finding, Incident, Submission, TimeEntry
+from triage.services import diagnosis, incidents, merging, response
 from triage.services.intake import JobFacts
 from triage.services.response import ChangeError
 from triage.services.sweep import sweep
@@ -172,6 +172,38 @@ def test_a_diagnosis_at_work_is_dropped_by_a_merge(
         assert not diagnosis.diagnose_incident(target.pk)
     fresh(target)
     assert target.current_diagnosis.texts == [1, 2, 3]
+
+
+def test_a_destroyed_text_is_quoted_by_no_former_incident(work: Work) -> None:
+    with work():
+        first = send(OOM, names=("a.log",)).incident
+        second = send(BUS_ERROR, names=("b.log",)).incident
+    with work():
+        merging.merge(second, first, who=None)
+    with work():
+        third = merging.split(first, [2], who=None)
+    assert Diagnosis.objects.filter(incident=second).exists()
+    assert "Bus error" in str(list(Finding.objects.values_list("evidence", flat=True)))
+    with work():
+        incidents.destroy_texts(third)
+    assert "Bus error" not in str(list(Finding.objects.values_list("evidence", flat=True)))
+    fresh(first, second)
+    assert (second.state, second.current_diagnosis, second.slug) == ("destroyed", None, "")
+    assert (first.state, first.verdict) == ("diagnosed", "named")
+    assert first.current_diagnosis.texts == [1]
+
+
+def test_a_resolved_target_reopens_for_the_job_that_was_merged_into_it(work: Work) -> None:
+    with work():
+        target = send(HEALTHY).incident
+        source = send(OOM, job=JobFacts(id="7")).incident
+    with work():
+        merging.merge(source, target, who=None)
+    response.change(target, {"status": "resolved"}, who=None)
+    with work():
+        send(BUS_ERROR, job=JobFacts(id="7"))
+    fresh(target)
+    assert target.status == "reopened"
 
 
 def test_split_takes_texts_to_an_incident_of_their_own(work: Work) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.contrib.auth.models import User
+from django.db.models import Q
 from django.http import HttpRequest
 from ninja.errors import AuthenticationError
 
@@ -47,7 +48,9 @@ def visible(request: HttpRequest, reference: str) -> Incident:
     number = Incident.number_of(reference)
     found = None
     if number is not None:
-        sent = Incident.objects.filter(pk=number, submissions__token=token).exists()
+        # A merged incident is read by whoever sent it, though its texts are elsewhere now.
+        sent_to = Q(submissions__token=token) | Q(merged_into__submissions__token=token)
+        sent = Incident.objects.filter(sent_to, pk=number).exists()
         seen = Incident.objects.all() if sent else visible_incidents(token)
         if sent or tokens.may(token, "read"):
             found = seen.with_answer().filter(pk=number).first()

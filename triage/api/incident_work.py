@@ -18,7 +18,7 @@ from triage.api.problems import Problem
 from triage.models import Feedback, Incident, LogBookEntry, Team
 from triage.services import feedback, merging, response
 
-router = Router(tags=["incidents"])
+router = Router()
 
 _LARGEST_INTEGER = 2**31 - 1
 #: Ten years: more is a mistyped number.

@@ -332,7 +332,7 @@ def _log(request: PageRequest, page: IncidentPage) -> LogWindow:
 
 def _story(incident: Incident, reader: User) -> list[StoryRow]:
     entries = incident.log_book.select_related("who").order_by("at", "pk")
-    can_respond = people.may(reader, Right.RESPOND)
+    can_respond = people.may(reader, Right.RESPOND) and incident.merged_into_id is None
     return build_story(entries, reader=reader, can_respond=can_respond)
 
 

@@ -19,6 +19,7 @@ from triage.services.response import ChangeError, refuse_merged
 
 _DESTROYED = Submission.State.DESTROYED
 _MOVES = (log_book.MERGED, log_book.SPLIT)
+_LINKS = (*_MOVES, log_book.MERGED_IN, log_book.SPLIT_FROM)
 
 
 def merge(
@@ -163,6 +164,42 @@ def moved_to(incident: Incident, position: int) -> tuple[Incident, int] | None:
                 if text is not None and text.incident_id != incident.pk:
                     return text.incident, text.position
     return None
+
+
+def forget_quotes(incident: Incident) -> None:
+    """Deletes what diagnoses of other incidents quote of texts that this one has by merge or split.
+
+    Call it in the transaction that destroys the texts. What another incident is diagnosed with now
+    was read after the texts had gone, and stays; an incident that is but a pointer keeps nothing.
+    """
+    for other in _relatives(incident):
+        is_read_since = (
+            other.merged_into_id is None and other.diagnosed_revision == other.evidence_revision
+        )
+        quotes = other.diagnoses.all()
+        if is_read_since and other.current_diagnosis_id is not None:
+            quotes = quotes.exclude(pk=other.current_diagnosis_id)
+        quotes.delete()
+        if not is_read_since:
+            Incident.objects.filter(pk=other.pk).update(
+                current_diagnosis=None, verdict="", slug="", fingerprint=""
+            )
+        if other.merged_into_id is not None:
+            Incident.objects.filter(pk=other.pk).update(state=Incident.State.DESTROYED)
+
+
+def _relatives(incident: Incident) -> list[Incident]:
+    """All incidents with which this one ever shared texts, over however many merges and splits."""
+    found: set[int] = {incident.pk}
+    waiting: list[int] = [incident.pk]
+    while waiting:
+        rows = LogBookEntry.objects.filter(incident_id=waiting.pop(), kind__in=_LINKS)
+        for data in rows.values_list("data", flat=True):
+            number = Incident.number_of(data.get("into") or data.get("from") or "")
+            if number is not None and number not in found:
+                found.add(number)
+                waiting.append(number)
+    return list(Incident.objects.filter(pk__in=found).exclude(pk=incident.pk))
 
 
 def _lock_pair(source: Incident, target: Incident) -> tuple[Incident, Incident]:

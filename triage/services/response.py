@@ -178,7 +178,9 @@ def undo(entry: LogBookEntry, who: User) -> LogBookEntry:
 
 def texts_since_resolved(incident: Incident) -> set[int]:
     """Positions of texts that a job sent after its incident was resolved; empty for others."""
-    if incident.status != Status.RESOLVED or not incident.job_id or incident.resolved_at is None:
+    if incident.status != Status.RESOLVED or incident.resolved_at is None:
+        return set()
+    if not incident.job_id and not incident.merged.exclude(job_id="").exists():
         return set()
     newer = incident.submissions.filter(created_at__gt=incident.resolved_at)
     return set(newer.values_list("position", flat=True))
