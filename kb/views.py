@@ -17,6 +17,7 @@ from django.views.decorators.http import require_GET
 
 from kb.catalog import Catalog, Example, Pitfall, Proof
 from kb.catalog.badges import badges_of
+from kb.catalog.experience import Experience, order_fixes
 from kb.catalog.model import GROUPS
 from kb.search import matching_lines, search
 
@@ -168,6 +169,7 @@ def pitfall(request: HttpRequest, slug: str) -> HttpResponse:
         raise Http404(f"no pitfall {slug}")
     place = _place(entry)
     proofs = _proofs(entry)
+    experience = _experience(entry)
     context = {
         "section": "pitfalls",
         "pitfall": entry,
@@ -175,6 +177,9 @@ def pitfall(request: HttpRequest, slug: str) -> HttpResponse:
         "advice": ADVICE_WORDS[entry.advice],
         "status": STATUS_WORDS[entry.status],
         "where": WHERE_WORDS[entry.reproduction.where] if entry.reproduction else "",
+        "fixes": order_fixes(entry.fixes, experience),
+        "experience": experience,
+        "instead": [(p, times) for s, times in experience.instead if (p := catalog.get(s))],
         "chain": [(link, link.key == place) for link in CHAIN] if place else [],
         "explains": _known(catalog, entry.explains),
         "explained_by": [p for p in catalog.active if slug in p.explains],
@@ -204,6 +209,12 @@ def _catalog() -> Catalog:
 def _proofs(entry: Pitfall) -> Sequence[Proof]:
     """What verifications saw of the entry: the setting KB_PROOFS names the function."""
     find = cast("Callable[[Pitfall], Sequence[Proof]]", import_string(settings.KB_PROOFS))
+    return find(entry)
+
+
+def _experience(entry: Pitfall) -> Experience:
+    """What people said of the entry: the setting KB_EXPERIENCE names the function."""
+    find = cast("Callable[[Pitfall], Experience]", import_string(settings.KB_EXPERIENCE))
     return find(entry)
 
 

@@ -246,6 +246,13 @@ class Incident(Leased):
         return int(found[1]) if found else None
 
     @property
+    def gpu_hours_lost(self) -> float | None:
+        """GPUs × idle time in hours; None while one of them is not known."""
+        if self.gpus is None or self.idle_minutes is None:
+            return None
+        return self.gpus * self.idle_minutes / 60
+
+    @property
     def is_settled(self) -> bool:
         """Whether no more comes of it by itself."""
         return self.state in (self.State.DIAGNOSED, self.State.FAILED, self.State.DESTROYED)

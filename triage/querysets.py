@@ -51,7 +51,7 @@ class IncidentQuerySet(models.QuerySet):
         """With the current diagnosis and its findings loaded, in two more queries at most."""
         heavy = (f"current_diagnosis__{column}" for column in HEAVY_DIAGNOSIS_COLUMNS)
         return (
-            self.select_related("current_diagnosis", "created_by")
+            self.select_related("current_diagnosis", "created_by", "owner", "team")
             .defer(*heavy)
             .prefetch_related("current_diagnosis__findings")
         )

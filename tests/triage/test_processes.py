@@ -231,3 +231,107 @@ def test_ranks_that_post_at_once_make_one_incident(processes: Processes) -> None
         print(json.dumps([positions, received, incident.state, incident.diagnoses.count()]))
         """
     ) == [list(range(1, 62)), 60, "diagnosed", 1]
+
+
+def test_of_many_who_work_on_one_incident_at_once_nothing_is_lost(processes: Processes) -> None:
+    said = processes.run(
+        """
+        from concurrent.futures import ThreadPoolExecutor
+        from threading import Barrier
+        from django.db import connections
+        from tests.factories import make_incident, make_user
+        from triage.services import response
+        incident = make_incident(gpus=8)
+        fields = ["severity", "idle_minutes", "title", "scheduler", "gpus", "job_id"]
+        values = ["high", 90, "llama", "slurm", 16, "4711"]
+        people = [make_user(username=f"p{n}") for n in range(6)]
+        together = Barrier(6)
+
+        def work(number):
+            mine = Incident.objects.get(pk=incident.pk)
+            together.wait()
+            try:
+                response.take(mine, people[number], expected={"owner": ""})
+                outcome = "took"
+            except response.ConflictError as error:
+                outcome = error.changed[0].who
+            response.change(mine, {fields[number]: values[number]}, who=people[number])
+            response.add_note(mine, f"note {number}", who=people[number])
+            connections.close_all()
+            return outcome
+
+        with ThreadPoolExecutor(6) as pool:
+            outcomes = list(pool.map(work, range(6)))
+        incident.refresh_from_db()
+        winner = people[outcomes.index("took")].username
+        print(json.dumps({
+            "owner": incident.owner.username == winner,
+            "outcomes": sorted(outcomes) == sorted(["took", *[winner] * 5]),
+            "values": [getattr(incident, field) for field in fields] == values,
+            "rows": incident.log_book.filter(kind="changed").count(),
+            "notes": incident.log_book.filter(kind="note").count(),
+        }))
+        """
+    )
+    assert said == {"owner": True, "outcomes": True, "values": True, "rows": 7, "notes": 6}
+
+
+def test_an_incident_is_merged_once_and_scans_end_where_their_texts_are(
+    processes: Processes,
+) -> None:
+    said = processes.run(
+        """
+        from concurrent.futures import ThreadPoolExecutor
+        from threading import Barrier
+        from django.db import connections
+        from tests.factories import make_incident, make_submission
+        from triage.services import merging
+        from triage.services.response import ChangeError
+        source = make_incident()
+        texts = [make_submission(BUS_ERROR + str(n), incident=source) for n in range(6)]
+        target = make_submission(HEALTHY).incident
+        together = Barrier(3)
+        compile_catalog(current_catalog())
+
+        def scan():
+            together.wait()
+            for text in texts:
+                diagnosis.scan_submission(text.pk)
+            connections.close_all()
+
+        def merge(_):
+            together.wait()
+            try:
+                merging.merge(source, target, who=None)
+                return "merged"
+            except ChangeError as error:
+                return {"merged": "refused"}[error.code]
+            finally:
+                connections.close_all()
+
+        # The matcher serves one thread; workers are processes.
+        with ThreadPoolExecutor(3) as pool:
+            scanned = pool.submit(scan)
+            merges = list(pool.map(merge, range(2)))
+            scanned.result()
+        sweep.sweep()
+        target.refresh_from_db()
+        source.refresh_from_db()
+        print(json.dumps({
+            "merges": sorted(merges), "texts": target.submissions.count(),
+            "left": source.submissions.count(), "state": target.state, "slug": target.slug,
+            "positions": len(target.current_diagnosis.texts), "owed": source.evidence_revision
+            - source.diagnosed_revision, "source": source.state in ("diagnosed", "failed"),
+        }))
+        """
+    )
+    assert said == {
+        "merges": ["merged", "refused"],
+        "texts": 7,
+        "left": 0,
+        "state": "diagnosed",
+        "slug": "dataloader-shm-bus-error",
+        "positions": 7,
+        "owed": 0,
+        "source": True,
+    }

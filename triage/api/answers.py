@@ -44,6 +44,16 @@ def row(request: HttpRequest, incident: Incident) -> dict[str, Any]:
         },
         "created_at": incident.created_at,
         "diagnosed_at": incident.diagnosed_at,
+        "status": incident.status,
+        "severity": incident.severity,
+        "owner": incident.owner.get_username() if incident.owner else "",
+        "team": incident.team.slug if incident.team else "",
+        "is_shared": incident.is_shared,
+        "idle_minutes": incident.idle_minutes,
+        "gpu_hours_lost": incident.gpu_hours_lost,
+        "resolved_at": incident.resolved_at,
+        "reopened_count": incident.reopened_count,
+        "merged_into": f"INC-{incident.merged_into_id}" if incident.merged_into_id else None,
     }
 
 

@@ -9,17 +9,18 @@ from typing import Annotated, Any
 from asgiref.sync import sync_to_async
 from django.http import HttpRequest, HttpResponse
 from ninja import NinjaAPI, Query
-from ninja.errors import AuthenticationError
 from ninja.openapi.views import openapi_view
 from ninja.responses import Status
 from pydantic import Field
 
-from triage.api import answers, schemas
+from triage.api import answers, incident_work, schemas
+from triage.api.access import token_of, visible, visible_incidents
 from triage.api.auth import AsyncTokenAuth, TokenAuth
 from triage.api.bodies import openapi_body, read_body
 from triage.api.problems import Problem, handle_problems
 from triage.models import ApiToken, Incident, Reproduction, Submission
 from triage.services import incidents, intake, reproductions, texts, tokens
+from triage.services.people import Right
 
 _DESCRIPTION = """
 Send the log of a failed or hung PyTorch run, read what went wrong.
@@ -33,6 +34,16 @@ lists and revokes tokens. Errors are RFC 9457 problem documents with a `hint`.
 _LONGEST_WAIT_S = 30.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 1.0
+#: Keys of the list's filter, and what they compare.
+_FILTERS = {
+    "state": "state",
+    "verdict": "verdict",
+    "job_id": "job_id",
+    "status": "status",
+    "severity": "severity",
+    "owner": "owner__username",
+    "team": "team__slug",
+}
 
 api = NinjaAPI(
     title="Pitstop",
@@ -43,6 +54,7 @@ api = NinjaAPI(
     urls_namespace="api",
 )
 handle_problems(api)
+api.add_router("", incident_work.router)
 
 
 def docs(request: HttpRequest) -> HttpResponse:
@@ -75,7 +87,7 @@ def send_texts(request: HttpRequest) -> Status[dict[str, Any]]:
 )
 def add_texts(request: HttpRequest, reference: str) -> Status[dict[str, Any]]:
     """Adds what was asked for, such as the output of the commands in `next`."""
-    return Status(202, _receive(request, incident=_visible(request, reference)))
+    return Status(202, _receive(request, incident=visible(request, reference)))
 
 
 @api.get(
@@ -85,12 +97,13 @@ def add_texts(request: HttpRequest, reference: str) -> Status[dict[str, Any]]:
     summary="List incidents",
 )
 def list_incidents(request: HttpRequest, wanted: Query[schemas.IncidentFilter]) -> dict[str, Any]:
-    """Newest first. `cursor` is the `next` of the page before."""
-    found = Incident.objects.newest_first().with_answer()
+    """Newest first, without those that were merged. `cursor` is the `next` of the page before."""
+    found = visible_incidents(token_of(request)).filter(merged_into=None)
+    found = found.newest_first().with_answer()
     if wanted.slug:
         found = found.caused_by(wanted.slug)
-    for column in ("state", "verdict", "job_id"):
-        if value := getattr(wanted, column):
+    for key, column in _FILTERS.items():
+        if value := getattr(wanted, key):
             found = found.filter(**{column: value})
     if wanted.cursor:
         before = Incident.number_of(wanted.cursor)
@@ -108,7 +121,7 @@ def list_incidents(request: HttpRequest, wanted: Query[schemas.IncidentFilter]) 
 
 @api.get(
     "/incidents/{reference}",
-    auth=AsyncTokenAuth("submit"),
+    auth=AsyncTokenAuth("submit", Right.READ),
     response=schemas.IncidentOut,
     summary="Read an incident",
 )
@@ -120,19 +133,32 @@ async def read_incident(
     ] = 0,
 ) -> dict[str, Any]:
     """The incident with its answer. With `wait` the reply is held until it is diagnosed."""
-    incident = await sync_to_async(_visible)(request, reference)
+    incident = await sync_to_async(visible)(request, reference)
     until = time.monotonic() + min(wait, _LONGEST_WAIT_S)
     pause_s = _FIRST_PAUSE_S
     while not incident.is_settled and time.monotonic() < until:
         await asyncio.sleep(min(pause_s, max(until - time.monotonic(), 0)))
         pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
         incident.state = await Incident.objects.values_list("state", flat=True).aget(pk=incident.pk)
-    return await sync_to_async(lambda: answers.whole(request, _visible(request, reference)))()
+    return await sync_to_async(lambda: answers.whole(request, visible(request, reference)))()
+
+
+@api.patch(
+    "/incidents/{reference}",
+    auth=TokenAuth("write"),
+    response=schemas.IncidentOut,
+    summary="Change an incident",
+)
+def change_incident(
+    request: HttpRequest, reference: str, wanted: incident_work.ChangeIn
+) -> dict[str, Any]:
+    """Status, owner, team, sharing, severity and job facts, in one step and one log book row."""
+    return incident_work.change(request, reference, wanted)
 
 
 @api.get(
     "/incidents/{reference}/texts/{position}/lines",
-    auth=TokenAuth("submit"),
+    auth=TokenAuth("submit", Right.READ),
     response=schemas.LinesOut,
     summary="Read lines of a text",
 )
@@ -144,7 +170,7 @@ def read_lines(
     count: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> dict[str, Any]:
     """Lines of a stored text from `first` on, secrets replaced."""
-    submission = _text(_visible(request, reference), position)
+    submission = _text(visible(request, reference), position)
     try:
         lines = texts.read_lines(submission, first, count)
     except FileNotFoundError:
@@ -163,9 +189,10 @@ def read_lines(
 )
 def read_log_book(request: HttpRequest, reference: str) -> list[dict[str, Any]]:
     """What was done about the incident, oldest first."""
-    entries = _visible(request, reference).log_book.select_related("who")
+    entries = visible(request, reference).log_book.select_related("who")
     return [
         {
+            "id": entry.pk,
             "kind": entry.kind,
             "who": entry.who.get_username() if entry.who else "",
             "at": entry.at,
@@ -188,9 +215,9 @@ def ask_reproduction(
 
     Without a worker that can do it, it waits. The same request twice is one run.
     """
-    token = _token(request)
+    token = token_of(request)
     row = reproductions.ask(
-        _visible(request, reference),
+        visible(request, reference),
         wanted.slug,
         fixed=wanted.fixed,
         options=wanted.options,
@@ -208,7 +235,7 @@ def ask_reproduction(
 )
 def list_reproductions(request: HttpRequest, reference: str) -> list[dict[str, Any]]:
     """The incident's newest runs, at most 50, without their output."""
-    rows = _visible(request, reference).reproductions.defer("output")[:50]
+    rows = visible(request, reference).reproductions.defer("output")[:50]
     return [answers.reproduction(row, with_output=False) for row in rows]
 
 
@@ -233,7 +260,7 @@ def cancel_reproduction(
     request: HttpRequest, reference: str, number: int
 ) -> Status[dict[str, Any]]:
     """Cancels a run that waits or is at work; one at work ends within seconds."""
-    row = reproductions.cancel(_run(request, reference, number), _token(request).owner)
+    row = reproductions.cancel(_run(request, reference, number), token_of(request).owner)
     return Status(202, answers.reproduction(row))
 
 
@@ -245,8 +272,8 @@ def cancel_reproduction(
 )
 def destroy_texts(request: HttpRequest, reference: str) -> dict[str, int]:
     """Destroys all its texts and whatever quotes them, for a wrong paste or a secret."""
-    incident = _visible(request, reference)
-    return {"destroyed": incidents.destroy_texts(incident, _token(request).owner)}
+    incident = visible(request, reference)
+    return {"destroyed": incidents.destroy_texts(incident, token_of(request).owner)}
 
 
 @api.delete(
@@ -257,9 +284,9 @@ def destroy_texts(request: HttpRequest, reference: str) -> dict[str, int]:
 )
 def destroy_text(request: HttpRequest, reference: str, position: int) -> dict[str, int]:
     """Destroys this text; the incident is diagnosed again from what is left."""
-    incident = _visible(request, reference)
+    incident = visible(request, reference)
     _text(incident, position)
-    who = _token(request).owner
+    who = token_of(request).owner
     return {"destroyed": incidents.destroy_texts(incident, who, positions=[position])}
 
 
@@ -287,33 +314,15 @@ def revoke_token(request: HttpRequest, token_id: int) -> Status[None]:
 
 def _receive(request: HttpRequest, incident: Incident | None = None) -> dict[str, Any]:
     sent = read_body(request)
-    token = _token(request)
+    token = token_of(request)
     received = intake.receive(
         sent.texts, who=token.owner, job=sent.job, token=token, incident=incident, title=sent.title
     )
     return answers.received(request, received)
 
 
-def _token(request: HttpRequest) -> ApiToken:
-    token = getattr(request, "auth", None)
-    if not isinstance(token, ApiToken):
-        raise AuthenticationError
-    return token
-
-
-def _visible(request: HttpRequest, reference: str) -> Incident:
-    """The incident, if this token may read it; one that it may not read is as good as none."""
-    incident = incidents.by_reference(reference)
-    token = _token(request)
-    if incident is not None and (
-        tokens.may(token, "read") or incident.submissions.filter(token=token).exists()
-    ):
-        return incident
-    raise Problem(404, "not-found", f"There is no incident {reference} that this token may read.")
-
-
 def _run(request: HttpRequest, reference: str, number: int) -> Reproduction:
-    incident = _visible(request, reference)
+    incident = visible(request, reference)
     row = incident.reproductions.filter(pk=number).first()
     if row is None:
         raise Problem(404, "not-found", f"{incident.reference} has no reproduction {number}.")

@@ -15,6 +15,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from triage.services.intake import IntakeError
 from triage.services.reproductions import RefusedError
+from triage.services.response import ChangeError, ConflictError
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +92,17 @@ def handle_problems(api: NinjaAPI) -> None:
     def _(request: HttpRequest, error: RefusedError) -> HttpResponse:
         headers = {"Retry-After": "60"} if error.status == HTTPStatus.TOO_MANY_REQUESTS else {}
         problem = Problem(error.status, error.code, error.problem, hint=error.hint, headers=headers)
+        return respond(request, problem)
+
+    @api.exception_handler(ChangeError)
+    def _(request: HttpRequest, error: ChangeError) -> HttpResponse:
+        more: dict[str, Any] = {}
+        if isinstance(error, ConflictError):
+            more["changed"] = [
+                {"field": item.field, "value": item.value, "who": item.who}
+                for item in error.changed
+            ]
+        problem = Problem(error.status, error.code, error.problem, hint=error.hint, **more)
         return respond(request, problem)
 
     @api.exception_handler(ValidationError)

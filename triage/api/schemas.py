@@ -146,6 +146,16 @@ class IncidentRowOut(Schema):
     job: JobOut
     created_at: datetime
     diagnosed_at: datetime | None
+    status: str = Field(description="open, investigating, mitigated, resolved, reopened")
+    severity: str = Field(description="low, normal, high, critical")
+    owner: str = Field(description="A user name; empty while nobody has taken it.")
+    team: str = Field(description="The team's slug; empty where everybody sees it.")
+    is_shared: bool
+    idle_minutes: int | None = Field(description="How long its GPUs stood idle.")
+    gpu_hours_lost: float | None = Field(description="GPUs × idle time.")
+    resolved_at: datetime | None
+    reopened_count: int
+    merged_into: str | None = Field(description="The incident that has its texts now.")
 
 
 class IncidentOut(IncidentRowOut):
@@ -168,6 +178,10 @@ class IncidentFilter(Schema):
     verdict: str = ""
     slug: str = Field("", description="The pitfall of the answer.")
     job_id: str = ""
+    status: str = ""
+    severity: str = ""
+    owner: str = Field("", description="A user name.")
+    team: str = Field("", description="A team's slug.")
 
 
 class IncidentListOut(Schema):
@@ -195,6 +209,7 @@ class LinesOut(Schema):
 class LogBookEntryOut(Schema):
     """What was done about an incident."""
 
+    id: int
     kind: str
     who: str
     at: datetime

@@ -107,6 +107,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "triage.pages.time_zones.TimeZoneMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -342,6 +343,8 @@ KB_CATALOG = "triage.services.catalog.current_catalog"
 KB_FACTS = "triage.engine.facts.FACT_VALUES"
 # What this site saw of an entry's reproduction, beside the proofs that the catalog came with.
 KB_PROOFS = "triage.services.verifications.proofs_of"
+# What people said of an entry's answers and fixes.
+KB_EXPERIENCE = "triage.services.feedback.experience_of"
 # Folders of a site's own entries, parted as PATH is.
 PITSTOP_CATALOG = [
     Path(folder) for folder in os.environ.get("PITSTOP_CATALOG", "").split(os.pathsep) if folder

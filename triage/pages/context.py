@@ -1,4 +1,4 @@
-"""What every page's frame shows: the reader's choice of colours."""
+"""What every page's frame shows: the reader's choice of colours, and of a time zone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.http import HttpRequest
 
+from triage.pages.time_zones import chosen_zone
 from triage.services import people
 from triage.services.people import Right
 
@@ -32,6 +33,10 @@ def single_sign_on(request: HttpRequest) -> dict[str, str]:
 
 
 def appearance(request: HttpRequest) -> dict[str, str]:
-    """Context processor: the theme, and the one that the switch turns to."""
+    """Context processor: the theme, the one that the switch turns to, and the chosen time zone."""
     theme = theme_of(request)
-    return {"theme": theme, "next_theme": THEMES[(THEMES.index(theme) + 1) % len(THEMES)]}
+    return {
+        "theme": theme,
+        "next_theme": THEMES[(THEMES.index(theme) + 1) % len(THEMES)],
+        "time_zone": chosen_zone(request),
+    }

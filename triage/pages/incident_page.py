@@ -91,6 +91,7 @@ class Step:
 class TextRow:
     """One text in the table of texts."""
 
+    position: int
     label: str
     name: str
     line_count: str
@@ -166,15 +167,18 @@ class IncidentPage:
 
     @property
     def job_in_words(self) -> str:
-        """`attempt 2 · 8 GPUs · slurm`; empty without a job."""
+        """`attempt 2 · 8 GPUs × 11 h 52 min idle · slurm`; empty without a job."""
         incident = self.incident
         words = []
         if incident.job_id:
             words.append(f"job {incident.job_id}")
         if incident.attempt:
             words.append(f"attempt {incident.attempt}")
-        if incident.gpus:
-            words.append(count_in_words(incident.gpus, "GPU"))
+        idle = incident.idle_minutes
+        idle_words = "" if idle is None else f"{duration_in_words(idle * 60)} idle"
+        gpu_words = count_in_words(incident.gpus, "GPU") if incident.gpus else ""
+        if gpu_words or idle_words:
+            words.append(" × ".join(filter(None, [gpu_words, idle_words])))
         if incident.scheduler:
             words.append(incident.scheduler)
         return " · ".join(words)
@@ -204,7 +208,14 @@ class IncidentPage:
     def listed_texts(self) -> list[TextRow]:
         """The first texts, for a table."""
         return [
-            TextRow(s.label, s.name, f"{s.line_count:,}", size_in_words(s.size_bytes), s.error)
+            TextRow(
+                s.position,
+                s.label,
+                s.name,
+                f"{s.line_count:,}",
+                size_in_words(s.size_bytes),
+                s.error,
+            )
             for s in self.submissions[:MAX_TEXTS_LISTED]
         ]
 
@@ -212,6 +223,12 @@ class IncidentPage:
     def unlisted_texts(self) -> int:
         """How many the table leaves out."""
         return max(0, len(self.submissions) - MAX_TEXTS_LISTED)
+
+    @property
+    def can_split(self) -> bool:
+        """Whether there are texts enough that some can go and some stay."""
+        kept = [s for s in self.submissions if s.state != Submission.State.DESTROYED]
+        return len(kept) > 1
 
     @property
     def has_texts(self) -> bool:

@@ -23,6 +23,7 @@ class IncidentRow:
     confidence: str
     rank: int | None
     subject: str
+    owner: str
     age: str
 
 
@@ -55,6 +56,7 @@ def _row(incident: Incident, catalog: Catalog) -> IncidentRow:
         else "",
         rank=finding.rank if finding is not None and answer else None,
         subject=incident.title or _texts(incident.texts_received),
+        owner=incident.owner.get_username() if incident.owner else "",
         age=age_in_words((timezone.now() - incident.created_at).total_seconds()),
     )
 

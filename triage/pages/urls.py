@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path, register_converter
 
 from triage.models import Incident
-from triage.pages import people_views, views
+from triage.pages import feedback_views, incident_actions, list_views, people_views, views
 
 
 class IncidentNumber:
@@ -43,7 +43,10 @@ urlpatterns = [
     path("teams/<slug:slug>/", people_views.team, name="team"),
     path("teams/<slug:slug>/change", people_views.team_change, name="team-change"),
     path("audit/", people_views.audit_list, name="audit-list"),
-    path("incidents/", views.incident_list, name="incident-list"),
+    path("incidents/", list_views.incident_list, name="incident-list"),
+    path("incidents/bulk", incident_actions.bulk, name="incident-bulk"),
+    path("incidents/undo", incident_actions.undo, name="undo"),
+    path("curate/feedback", feedback_views.feedback_list, name="feedback-list"),
     path("i/<incident:number>", views.incident, name="incident"),
     path("i/<incident:number>/status", views.incident_status, name="incident-status"),
     path("i/<incident:number>/log", views.incident_log, name="incident-log"),
@@ -60,5 +63,13 @@ urlpatterns = [
         views.incident_reproduction_cancel,
         name="incident-reproduction-cancel",
     ),
+    path("i/<incident:number>/change", incident_actions.change, name="incident-change"),
+    path("i/<incident:number>/take", incident_actions.take, name="incident-take"),
+    path("i/<incident:number>/notes", incident_actions.notes, name="incident-notes"),
+    path("i/<incident:number>/notes/<int:pk>", incident_actions.note, name="incident-note"),
+    path("i/<incident:number>/merge", incident_actions.merge, name="incident-merge"),
+    path("i/<incident:number>/unmerge", incident_actions.unmerge, name="incident-unmerge"),
+    path("i/<incident:number>/split", incident_actions.split, name="incident-split"),
+    path("i/<incident:number>/feedback", feedback_views.give, name="incident-feedback"),
     path("i/<incident:number>/destroy", views.incident_destroy, name="incident-destroy"),
 ]

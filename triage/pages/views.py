@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterator
 from typing import BinaryIO
+from urllib.parse import urlencode
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
 from django.http import (
     Http404,
     HttpRequest,
@@ -26,7 +28,8 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from django_htmx.http import HttpResponseClientRedirect
 
 from kb.catalog.model import OPTIONS
-from triage.models import Incident, Reproduction, Submission
+from triage.models import Incident, Reproduction
+from triage.pages.access import requires
 from triage.pages.context import THEMES
 from triage.pages.forms import TextsForm, TriageForm
 from triage.pages.incident_page import IncidentPage, build_page
@@ -35,40 +38,31 @@ from triage.pages.log_window import LogWindow, open_log
 from triage.pages.minimal import build_minimal
 from triage.pages.reproduce_section import ReproduceSection, build_section
 from triage.pages.requests import PageRequest
+from triage.pages.response_section import build_response
 from triage.pages.samples import all_samples, find_sample
 from triage.pages.story import StoryRow, build_story
 from triage.pages.wording import count_in_words
-from triage.querysets import IncidentQuerySet
-from triage.services import incidents, intake, reproductions, texts
+from triage.services import incidents, intake, merging, people, reproductions, response, texts
 from triage.services.catalog import current_catalog
+from triage.services.people import Right
 
 RECENT_INCIDENTS = 8
-INCIDENTS_A_PAGE = 50
 THEME_COOKIE_AGE_S = 365 * 24 * 3600
 #: The words of a search box; no message is longer.
 MAX_QUERY_CHARACTERS = 500
 RAW_BLOCK_BYTES = 2**18
 
-FILTERS = {
-    "": "All",
-    "named": "Cause named",
-    "undetermined": "Not determined",
-    "clean": "No failure",
-    "working": "At work",
-    "failed": "Not read",
-}
 
-
-@login_required
+@requires(Right.READ)
 @require_http_methods(["GET", "HEAD", "POST"])
 def home(request: PageRequest) -> HttpResponse:
     """The triage form and recent incidents; a POST opens an incident and leads to its page."""
     if request.method == "POST":
-        return _receive(request)
+        return _send(request)
     return _home_page(request)
 
 
-@login_required
+@requires(Right.READ)
 @require_GET
 def sample(request: PageRequest, name: str) -> HttpResponse:
     """The front page with a sample in its box, ready to be diagnosed."""
@@ -85,9 +79,9 @@ def theme(request: HttpRequest) -> HttpResponse:
     target = request.POST.get("next", "/")
     if not url_has_allowed_host_and_scheme(target, {request.get_host()}, request.is_secure()):
         target = "/"
-    response = HttpResponseRedirect(target)
+    answer = HttpResponseRedirect(target)
     if chosen in THEMES and chosen:
-        response.set_cookie(
+        answer.set_cookie(
             "theme",
             chosen,
             max_age=THEME_COOKIE_AGE_S,
@@ -95,73 +89,42 @@ def theme(request: HttpRequest) -> HttpResponse:
             secure=settings.SESSION_COOKIE_SECURE,
         )
     else:
-        response.delete_cookie("theme", samesite="Lax")
-    return response
+        answer.delete_cookie("theme", samesite="Lax")
+    return answer
 
 
-@login_required
-@require_GET
-def incident_list(request: PageRequest) -> HttpResponse:
-    """Incidents, newest first; the address holds filter, pitfall and place."""
-    chosen = request.GET.get("show", "")
-    chosen = chosen if chosen in FILTERS else ""
-    slug = request.GET.get("pitfall", "")
-    rows = _filtered(chosen)
-    if slug:
-        rows = rows.caused_by(slug)
-    before = request.GET.get("before", "")
-    if before.isdecimal() and len(before) < 19:
-        rows = rows.filter(pk__lt=int(before))
-    found = list(rows.newest_first().with_answer()[: INCIDENTS_A_PAGE + 1])
-    older = found[INCIDENTS_A_PAGE - 1].pk if len(found) > INCIDENTS_A_PAGE else None
-    catalog = current_catalog()
-    context = {
-        "section": "incidents",
-        "rows": build_rows(found[:INCIDENTS_A_PAGE], catalog),
-        "filters": [
-            {"key": key, "word": word, "address": _address(request, show=key, before="")}
-            for key, word in FILTERS.items()
-        ],
-        "chosen": chosen,
-        "pitfall": catalog.get(slug) if slug else None,
-        "older": _address(request, before=str(older)) if older else "",
-        "newest": _address(request, before="") if before else "",
-        "is_filtered": bool(chosen or slug or before),
-    }
-    return render(request, "triage/incident_list.html", context)
-
-
-@login_required
+@requires(Right.READ)
 @never_cache
 @require_GET
 def incident(request: PageRequest, number: int) -> HttpResponse:
-    """The page of an incident."""
-    page = _page(number)
-    context = {
-        "section": "incidents",
-        "page": page,
-        "log": _log(request, page),
-        "story": _story(page.incident),
-        "reproduce": _reproduce(page),
-    }
+    """The page of an incident; where its texts are now, if it was merged."""
+    page = _page(request, number)
+    if elsewhere := _elsewhere(request, page):
+        return redirect(elsewhere)
+    context = {"section": "incidents", "log": _log(request, page), **_response(request, page)}
+    came_from = Incident.number_of(request.GET.get("from", ""))
+    if came_from:
+        visible = people.visible_incidents(request.user)
+        context["came_from"] = visible.filter(pk=came_from, merged_into=page.incident).first()
+    context["reproduce"] = _reproduce(page)
     return render(request, "triage/incident_detail.html", context)
 
 
-@login_required
+@requires(Right.READ)
 @never_cache
 @require_GET
 def incident_status(request: PageRequest, number: int) -> HttpResponse:
     """What the page's head shows now; with the log beside it once there is a verdict."""
-    page = _page(number)
+    page = _page(request, number)
     context: dict[str, object] = {"page": page, "is_update": True}
     if not page.is_working:
+        context |= _response(request, page)
         context["log"] = _log(request, page)
-        context["story"] = _story(page.incident)
         context["reproduce"] = _reproduce(page)
     return render(request, "triage/_incident_update.html", context)
 
 
-@login_required
+@requires(Right.READ)
 @never_cache
 @require_GET
 def incident_log(request: PageRequest, number: int) -> HttpResponse:
@@ -169,19 +132,18 @@ def incident_log(request: PageRequest, number: int) -> HttpResponse:
     if not request.htmx:
         page_address = reverse("triage:incident", args=[f"INC-{number}"])
         return redirect(f"{page_address}?{request.GET.urlencode()}#log")
-    page = _page(number)
+    page = _page(request, number)
     return render(request, "triage/_log.html", {"page": page, "log": _log(request, page)})
 
 
-@login_required
+@requires(Right.READ)
 @require_GET
 def incident_raw(
     request: PageRequest, number: int, position: int
 ) -> HttpResponse | StreamingHttpResponse:
     """A stored text as it is kept: an attachment, never shown as a page."""
-    submission = get_object_or_404(
-        Submission.objects.light(), incident_id=number, position=position
-    )
+    target = get_object_or_404(people.visible_incidents(request.user), pk=number)
+    submission = get_object_or_404(target.submissions.light(), position=position)
     try:
         stream = texts.open_text(submission)
     except FileNotFoundError:
@@ -190,17 +152,17 @@ def incident_raw(
     name = f"INC-{number}-{name.removesuffix('.gz')}{'' if '.' in name else '.txt'}"
     # Under ASGI an ordinary iterator would be read whole before the first byte is sent.
     blocks = _blocks_async(stream) if hasattr(request, "scope") else _blocks(stream)
-    response = StreamingHttpResponse(blocks, content_type="text/plain; charset=utf-8")
-    response["Content-Disposition"] = content_disposition_header(True, name) or "attachment"
-    response["X-Content-Type-Options"] = "nosniff"
-    return response
+    answer = StreamingHttpResponse(blocks, content_type="text/plain; charset=utf-8")
+    answer["Content-Disposition"] = content_disposition_header(True, name) or "attachment"
+    answer["X-Content-Type-Options"] = "nosniff"
+    return answer
 
 
-@login_required
+@requires(Right.RESPOND)
 @require_POST
 def incident_add(request: PageRequest, number: int) -> HttpResponse:
     """More texts for an incident: what a command printed, another rank's log."""
-    target = get_object_or_404(Incident, pk=number)
+    target = get_object_or_404(people.visible_incidents(request.user), pk=number)
     form = TextsForm(request.POST, request.FILES)
     if not form.is_valid():
         return _complain(request, form.problem(), 413, target)
@@ -212,14 +174,16 @@ def incident_add(request: PageRequest, number: int) -> HttpResponse:
     return _lead_to(request, received.incident)
 
 
-@login_required
+@requires(Right.READ)
 @never_cache
 @require_http_methods(["GET", "POST"])
 def incident_reproductions(request: PageRequest, number: int) -> HttpResponse:
     """The runs of an incident; a POST asks for one with the numbers of the form."""
-    target = get_object_or_404(Incident.objects.with_answer(), pk=number)
+    target = get_object_or_404(people.visible_incidents(request.user).with_answer(), pk=number)
     problem = ""
     if request.method == "POST":
+        if not people.may(request.user, Right.RESPOND):
+            raise PermissionDenied
         try:
             reproductions.ask(
                 target,
@@ -233,11 +197,11 @@ def incident_reproductions(request: PageRequest, number: int) -> HttpResponse:
     return _show_runs(request, target, problem)
 
 
-@login_required
+@requires(Right.RESPOND)
 @require_POST
 def incident_reproduction_cancel(request: PageRequest, number: int, run: int) -> HttpResponse:
     """Cancels a run that waits or is at work."""
-    target = get_object_or_404(Incident.objects.with_answer(), pk=number)
+    target = get_object_or_404(people.visible_incidents(request.user).with_answer(), pk=number)
     row = get_object_or_404(Reproduction, pk=run, incident=target)
     problem = ""
     try:
@@ -247,11 +211,11 @@ def incident_reproduction_cancel(request: PageRequest, number: int, run: int) ->
     return _show_runs(request, target, problem)
 
 
-@login_required
+@requires(Right.READ)
 @require_GET
 def incident_minimal(request: PageRequest, number: int) -> HttpResponse:
     """The nearest reproduction's code, and what to keep when a script is cut down to it."""
-    target = get_object_or_404(Incident.objects.with_answer(), pk=number)
+    target = get_object_or_404(people.visible_incidents(request.user).with_answer(), pk=number)
     pitfall = reproductions.nearest(target, current_catalog())
     context: dict[str, object] = {"section": "incidents", "incident": target}
     if pitfall is not None:
@@ -259,11 +223,11 @@ def incident_minimal(request: PageRequest, number: int) -> HttpResponse:
     return render(request, "triage/incident_minimal.html", context)
 
 
-@login_required
+@requires(Right.RESPOND)
 @require_POST
 def incident_destroy(request: PageRequest, number: int) -> HttpResponse:
     """Destroys the texts of an incident for good."""
-    target = get_object_or_404(Incident, pk=number)
+    target = get_object_or_404(people.visible_incidents(request.user), pk=number)
     incidents.destroy_texts(target, who=request.user)
     messages.success(request, "The texts are destroyed. Nothing of them is kept.")
     return redirect(target)
@@ -272,7 +236,8 @@ def incident_destroy(request: PageRequest, number: int) -> HttpResponse:
 # ---------------------------------------------------------------------------- parts of the above
 
 
-def _receive(request: PageRequest) -> HttpResponse:
+@requires(Right.RESPOND)
+def _send(request: PageRequest) -> HttpResponse:
     form = TriageForm(request.POST, request.FILES)
     if not form.is_valid():
         return _complain(request, form.problem(), 422)
@@ -333,7 +298,8 @@ def _home_page(
     status: int = 200,
 ) -> HttpResponse:
     form = TriageForm(request.POST or None, initial={"text": text})
-    recent = list(Incident.objects.newest_first().with_answer()[:RECENT_INCIDENTS])
+    visible = people.visible_incidents(request.user).filter(merged_into=None)
+    recent = list(visible.newest_first().with_answer()[:RECENT_INCIDENTS])
     context = {
         "section": "triage",
         "form": form,
@@ -346,8 +312,8 @@ def _home_page(
     return render(request, "triage/home.html", context, status=status)
 
 
-def _page(number: int) -> IncidentPage:
-    found = get_object_or_404(Incident.objects.with_answer(), pk=number)
+def _page(request: PageRequest, number: int) -> IncidentPage:
+    found = get_object_or_404(people.visible_incidents(request.user).with_answer(), pk=number)
     return build_page(found, current_catalog())
 
 
@@ -364,8 +330,45 @@ def _log(request: PageRequest, page: IncidentPage) -> LogWindow:
     )
 
 
-def _story(incident: Incident) -> list[StoryRow]:
-    return build_story(incident.log_book.select_related("who").order_by("at", "pk"))
+def _story(incident: Incident, reader: User) -> list[StoryRow]:
+    entries = incident.log_book.select_related("who").order_by("at", "pk")
+    can_respond = people.may(reader, Right.RESPOND) and incident.merged_into_id is None
+    return build_story(entries, reader=reader, can_respond=can_respond)
+
+
+def _response(request: PageRequest, page: IncidentPage) -> dict[str, object]:
+    """What the templates show of people's work on an incident."""
+    pitfall = page.answer.pitfall if page.answer is not None else None
+    return {
+        "page": page,
+        "response": build_response(page.incident, request.user, pitfall),
+        "story": _story(page.incident, request.user),
+        "pitfalls": sorted(current_catalog().active, key=lambda entry: entry.title.lower()),
+    }
+
+
+def _elsewhere(request: PageRequest, page: IncidentPage) -> str:
+    """Where a link to a merged incident leads, or to a text that was split off; else empty."""
+    incident = page.incident
+    position = _whole_number(request.GET, "text")
+    if incident.merged_into is None:
+        known = {submission.position for submission in page.submissions}
+        if position is None or position in known:
+            return ""
+    elif "stay" in request.GET:
+        return ""
+    moved = merging.moved_to(incident, position) if position is not None else None
+    target = moved[0] if moved else response.follow(incident)
+    if not people.visible_incidents(request.user).filter(pk=target.pk).exists():
+        return ""
+    query = {"from": incident.reference}
+    anchor = "answer"
+    if moved:
+        line = _whole_number(request.GET, "line")
+        query |= {"text": str(moved[1])} | ({"line": str(line)} if line is not None else {})
+        anchor = f"T{moved[1]}-L{line}" if line is not None else "log"
+    # Of its own, so that the browser does not keep the number that the text had before.
+    return f"{target.get_absolute_url()}?{urlencode(query)}#{anchor}" if target != incident else ""
 
 
 def _reproduce(page: IncidentPage) -> ReproduceSection | None:
@@ -383,7 +386,8 @@ def _show_runs(request: PageRequest, target: Incident, problem: str) -> HttpResp
         return redirect(f"{target.get_absolute_url()}#reproduce")
     context = {
         "reproduce": build_section(target, current_catalog(), problem=problem),
-        "story": _story(target),
+        "story": _story(target, request.user),
+        "response": build_response(target, request.user),
         "is_update": True,
     }
     status = 422 if problem else 200
@@ -405,26 +409,6 @@ def _options(form: QueryDict) -> dict[str, int]:
 def _whole_number(wishes: QueryDict, name: str) -> int | None:
     value = wishes.get(name, "")
     return int(value) if value.isascii() and value.isdecimal() and len(value) < 16 else None
-
-
-def _filtered(chosen: str) -> IncidentQuerySet:
-    rows: IncidentQuerySet = Incident.objects.all()
-    if chosen == "working":
-        states = [Incident.State.RECEIVED, Incident.State.SCANNING, Incident.State.DIAGNOSING]
-        return rows.filter(state__in=states)
-    if chosen == "failed":
-        return rows.filter(state=Incident.State.FAILED)
-    return rows.filter(state=Incident.State.DIAGNOSED, verdict=chosen) if chosen else rows
-
-
-def _address(request: HttpRequest, **changes: str) -> str:
-    """This page's address with some of its query changed; empty values are left out."""
-    query = request.GET.copy()
-    for name, value in changes.items():
-        query.pop(name, None)
-        if value:
-            query[name] = value
-    return f"{request.path}?{query.urlencode()}" if query else request.path
 
 
 def _blocks(stream: BinaryIO) -> Iterator[bytes]:

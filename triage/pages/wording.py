@@ -36,6 +36,22 @@ VERDICTS = {
     "undetermined": Wording("not determined", "A failure, but not its cause"),
     "clean": Wording("no failure", "No failure in this text"),
 }
+#: `meaning` is what somebody did who set the status.
+STATUSES = {
+    "open": Wording("open", "set it back to open"),
+    "investigating": Wording("investigating", "started to investigate"),
+    "mitigated": Wording("mitigated", "mitigated it"),
+    "resolved": Wording("resolved", "resolved it"),
+    "reopened": Wording("reopened", "reopened it"),
+}
+#: The buttons that lead to a status.
+STATUS_STEPS = {
+    "open": "Set back to open",
+    "investigating": "Investigate",
+    "mitigated": "Mitigated",
+    "resolved": "Resolve",
+    "reopened": "Reopen",
+}
 
 
 def size_in_words(size_bytes: int) -> str:

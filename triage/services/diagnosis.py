@@ -20,7 +20,7 @@ from django.utils import timezone
 from triage.engine import Evidence, Limits, diagnose, scan
 from triage.models import Diagnosis, Finding, Incident, Submission
 from triage.querysets import PENDING_SCAN
-from triage.services import exhibits, leases, log_book, queue
+from triage.services import exhibits, leases, log_book, queue, response
 from triage.services.catalog import current_catalog
 from triage.services.storable import clean_json
 from triage.services.texts import open_text
@@ -88,6 +88,9 @@ def diagnose_incident(pk: int) -> bool:
             positions, evidence = _load_evidence(incident)
             result = diagnose(evidence, catalog).to_json() if evidence else None
             shown = exhibits.collect(evidence)
+            fresh = response.texts_since_resolved(incident)
+            newer = [e for p, e in zip(positions, evidence, strict=True) if p in fresh]
+            fails_again = bool(newer) and diagnose(newer, catalog).kind != "clean"
     except SoftTimeLimitExceeded:
         _fail_diagnosis(
             pk, owner, revision, f"It took longer than {settings.PITSTOP_DIAGNOSE_LIMIT_S} s."
@@ -112,6 +115,7 @@ def diagnose_incident(pk: int) -> bool:
         positions=positions,
         catalog_version=catalog.version,
         duration_ms=int((time.monotonic() - started) * 1000),
+        reopens=sorted(fresh) if fails_again else [],
     )
 
 
@@ -195,11 +199,13 @@ def _store_evidence(
         if not stored:
             logger.info("%s: scanned by another meanwhile", submission)
             return False
+        # A merge or a split may have given it another place while it was read.
+        place = Submission.objects.only("incident", "position").get(pk=submission.pk)
         log_book.write(
-            submission.incident,
+            place.incident,
             log_book.SCANNED,
             {
-                "text": submission.position,
+                "text": place.position,
                 "name": submission.name,
                 "bytes": submission.size_bytes,
                 "lines": submission.line_count,
@@ -207,7 +213,7 @@ def _store_evidence(
                 "duration_ms": int(duration_s * 1000),
             },
         )
-        _after_scan(submission.incident_id)
+        _after_scan(place.incident_id)
     return True
 
 
@@ -238,12 +244,13 @@ def _fail_scan(submission: Submission, owner: str, error: str) -> None:
             state=Submission.State.FAILED, error=error, **leases.FREE
         )
         if failed:
+            place = Submission.objects.only("incident", "position").get(pk=submission.pk)
             log_book.write(
-                submission.incident,
+                place.incident,
                 log_book.SCANNED,
-                {"text": submission.position, "name": submission.name, "error": error},
+                {"text": place.position, "name": submission.name, "error": error},
             )
-            _after_scan(submission.incident_id)
+            _after_scan(place.incident_id)
 
 
 # ------------------------------------------------------------------------------ diagnosis
@@ -298,6 +305,7 @@ def _store_diagnosis(
     positions: list[int],
     catalog_version: str,
     duration_ms: int,
+    reopens: list[int],
 ) -> bool:
     try:
         with transaction.atomic():
@@ -354,6 +362,8 @@ def _store_diagnosis(
                     "duration_ms": duration_ms,
                 },
             )
+            if reopens:
+                response.reopen(incident, reopens)
             if has_newer:
                 queue.enqueue(queue.DIAGNOSE_INCIDENT, pk)
     except LeaseLostError:

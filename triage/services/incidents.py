@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import F
 
 from triage.models import Incident, Submission
-from triage.services import leases, log_book, queue
+from triage.services import leases, log_book, merging, queue
 from triage.services.texts import delete_stored
 
 
@@ -57,6 +57,7 @@ def destroy_texts(
             **leases.FREE,
         )
         incident.diagnoses.all().delete()
+        merging.forget_quotes(incident)
         incident.refresh_from_db()
         incident.current_diagnosis = None
         incident.verdict = incident.slug = incident.fingerprint = ""

@@ -178,6 +178,10 @@ def _file_under_incident(
     # Takes the row's lock, so that texts sent at once number themselves one after the other.
     Incident.objects.filter(pk=incident.pk).update(texts_received=F("texts_received"))
     incident.refresh_from_db()
+    while incident.merged_into is not None:
+        incident = incident.merged_into
+        Incident.objects.filter(pk=incident.pk).update(texts_received=F("texts_received"))
+        incident.refresh_from_db()
     if incident.gpus is None and job.gpus is not None:
         Incident.objects.filter(pk=incident.pk).update(gpus=job.gpus)
     known = set(incident.submissions.exclude(sha256="").values_list("sha256", flat=True))

@@ -18,6 +18,19 @@ REPRODUCTION_ASKED = "reproduction_asked"
 REPRODUCTION_STARTED = "reproduction_started"
 REPRODUCTION_ENDED = "reproduction_ended"
 REPRODUCTION_CANCELLED = "reproduction_cancelled"
+#: `changes`: {field: [before, after]}; `undoes`: the row that it takes back.
+CHANGED = "changed"
+NOTE = "note"
+NOTE_EDITED = "note_edited"
+NOTE_REMOVED = "note_removed"
+#: `texts`: [[primary key, position before, position after], …], as in the four rows below it.
+MERGED = "merged"
+MERGED_IN = "merged_in"
+UNMERGED = "unmerged"
+SPLIT = "split"
+SPLIT_FROM = "split_from"
+FEEDBACK = "feedback"
+FEEDBACK_WITHDRAWN = "feedback_withdrawn"
 
 
 def write(

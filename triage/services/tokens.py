@@ -8,7 +8,8 @@ Scopes, each with all that the former may do:
 - `write`: change incidents, destroy texts.
 - `admin`: what concerns the site, such as the list of tokens and revoking one.
 
-A token with an owner acts for them: it may no more than they, and rests while they are shut out.
+A token with an owner acts for them: it may no more than they, sees what they see, and rests while
+they are shut out.
 """
 
 from __future__ import annotations
@@ -26,9 +27,13 @@ from triage.services import audit, people
 from triage.services.people import Right
 
 SCOPES: tuple[str, ...] = tuple(ApiToken.Scope.values)
-_RIGHTS = {
-    "submit": Right.RESPOND, "read": Right.READ, "write": Right.RESPOND, "admin": Right.ADMINISTER,
-}  # fmt: skip
+#: The right that the owner of a token needs for what asks for this scope.
+RIGHTS: dict[str, Right] = {
+    ApiToken.Scope.SUBMIT: Right.RESPOND,
+    ApiToken.Scope.READ: Right.READ,
+    ApiToken.Scope.WRITE: Right.RESPOND,
+    ApiToken.Scope.ADMIN: Right.ADMINISTER,
+}
 #: Says what the key is for to whoever finds it in a log, and to secret scanners.
 KEY_PREFIX = "pit_"
 _KEY_BYTES = 32
@@ -65,7 +70,8 @@ def find_token(key: str) -> ApiToken | None:
     """The token of this key if it may be used now, its use noted; else None."""
     now = timezone.now()
     # A random key of 256 bits needs no salt and no slow hash: it cannot be guessed from either.
-    token = ApiToken.objects.usable(now).select_related("owner").filter(key_hash=_hash(key)).first()
+    usable = ApiToken.objects.usable(now).select_related("owner__profile")
+    token = usable.filter(key_hash=_hash(key)).first()
     if token is None or (token.owner is not None and not token.owner.is_active):
         return None
     if token.last_used_at is None or now - token.last_used_at > _USE_NOTED_EVERY:
@@ -74,15 +80,18 @@ def find_token(key: str) -> ApiToken | None:
 
 
 def may(token: ApiToken, scope: str) -> bool:
-    """Whether this token's scope includes `scope`, and its owner's role does too."""
-    if SCOPES.index(token.scope) < SCOPES.index(scope):
-        return False
-    return token.owner is None or people.may(token.owner, _RIGHTS[scope])
+    """Whether this token's scope includes `scope`; for its owner's role see owner_may."""
+    return SCOPES.index(token.scope) >= SCOPES.index(scope)
+
+
+def owner_may(token: ApiToken, right: Right) -> bool:
+    """Whether its owner has this right; a token of nobody is bound by its scope alone."""
+    return token.owner is None or people.may(token.owner, right)
 
 
 def scopes_for(person: User) -> list[str]:
     """The scopes that a token of this person can have, the smallest first."""
-    return [scope for scope in SCOPES if people.may(person, _RIGHTS[scope])]
+    return [scope for scope in SCOPES if people.may(person, RIGHTS[scope])]
 
 
 def revoke(token: ApiToken, *, by: User | None = None) -> bool:

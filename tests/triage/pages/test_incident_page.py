@@ -309,5 +309,5 @@ def test_the_incident_page_asks_the_database_a_bounded_number_of_times(
     reader: Client, diagnosed: Diagnosed, django_assert_max_num_queries: Any
 ) -> None:
     incident = diagnosed(*(f"[rank{n}]: step 1 loss {n}\n" for n in range(20)), BUS_ERROR)
-    with django_assert_max_num_queries(16):
+    with django_assert_max_num_queries(26):
         page_of(reader.get(f"/i/INC-{incident.pk}"))

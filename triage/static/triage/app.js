@@ -38,15 +38,25 @@
   }
 
   // ---- Times in the reader's zone -----------------------------------------------------------------
+  // The zone of the profile, else this browser's, which the server learns by a cookie.
+  const zone = root.dataset.timeZone || Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const inZone = zone ? { hourCycle: "h23", timeZone: zone } : { hourCycle: "h23" };
+  if (zone && !root.dataset.timeZone && !document.cookie.includes(`time_zone=${zone}`)) {
+    const secure = location.protocol === "https:" ? "; Secure" : "";
+    document.cookie = `time_zone=${zone}; Path=/; Max-Age=31536000; SameSite=Lax${secure}`;
+  }
+
   function localTimes(within) {
     for (const time of all("time[datetime]", within)) {
       const moment = new Date(time.dateTime);
       if (Number.isNaN(moment.getTime()) || time.title) continue;
-      time.title = moment.toLocaleString(undefined, { dateStyle: "full", timeStyle: "long", hourCycle: "h23" });
+      time.title = moment.toLocaleString(undefined, { dateStyle: "full", timeStyle: "long", ...inZone });
       if (time.dataset.show === "clock") {
-        time.textContent = moment.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+        time.textContent = moment.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", ...inZone });
+      } else if (time.dataset.show === "day") {
+        time.textContent = moment.toLocaleDateString(undefined, { dateStyle: "medium", timeZone: zone });
       } else if (time.dataset.show === "stamp") {
-        time.textContent = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short", hourCycle: "h23" });
+        time.textContent = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short", ...inZone });
       }
     }
   }
@@ -284,6 +294,59 @@
     });
   }
 
+  // ---- The list of incidents ----------------------------------------------------------------------
+  const picks = () => all('[name="pick"]');
+
+  function countPicked() {
+    const said = one("[data-picked]");
+    if (!said) return;
+    const picked = picks().filter((box) => box.checked).length;
+    said.textContent = picked ? `${picked} picked` : "None picked";
+    const every = one("[data-pick-all]");
+    every.checked = picked > 0 && picked === picks().length;
+    every.indeterminate = picked > 0 && !every.checked;
+  }
+
+  function stepRow(step) {
+    const rows = all("a[data-row]");
+    if (!rows.length) return;
+    const here = rows.findIndex((link) => link.closest("tr").contains(document.activeElement));
+    const next = here < 0 ? (step > 0 ? 0 : rows.length - 1) : here + step;
+    rows[Math.max(0, Math.min(rows.length - 1, next))].focus();
+  }
+
+  function pickRow() {
+    const box = one('[name="pick"]', document.activeElement.closest("tr") || document.createElement("tr"));
+    if (!box) return;
+    box.checked = !box.checked;
+    countPicked();
+  }
+
+  // A control that carries its key: a menu opens, a field is focused, a button pressed.
+  function pressKey(key) {
+    const control = one(`[data-key="${CSS.escape(key)}"]`);
+    if (!control) return false;
+    if (control.matches("textarea, input")) control.focus();
+    else control.click();
+    if (control.matches("summary")) {
+      control.focus();
+      one(".sheet input:not([type=hidden]), .sheet button", control.parentElement)?.focus();
+    }
+    return true;
+  }
+
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-pick-all]")) picks().forEach((box) => { box.checked = event.target.checked; });
+    countPicked();
+  });
+  document.addEventListener("submit", (event) => {
+    if (!event.target.matches("[data-filters]")) return;
+    // Only what is filtered stands in the address.
+    const empty = [...event.target.elements].filter((field) => field.name && !field.value);
+    empty.forEach((field) => { field.disabled = true; });
+    setTimeout(() => empty.forEach((field) => { field.disabled = false; }));
+  });
+
   // ---- Events ---------------------------------------------------------------------------------------
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button");
@@ -292,6 +355,7 @@
       sessionStorage.setItem("wrap", sessionStorage.getItem("wrap") === "yes" ? "no" : "yes");
       wrapLines();
     }
+    all(".drop-down[open]").forEach((menu) => { if (!menu.contains(event.target)) menu.open = false; });
     const link = event.target.closest("a[href*='#T']");
     if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     // A link inside an SVG has no `hash` of its own.
@@ -304,12 +368,14 @@
   });
 
   document.addEventListener("keydown", (event) => {
-    const typing = event.target.closest("input, textarea, select, [contenteditable]");
+    const typing = event.target.closest("input:not([type=checkbox]), textarea, select, [contenteditable]");
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       const form = event.target.closest("form") || document.getElementById("triage-form");
       if (form) { event.preventDefault(); form.requestSubmit(); }
       return;
     }
+    const menu = event.key === "Escape" && one(".drop-down[open]");
+    if (menu) { menu.open = false; one("summary", menu).focus(); return; }
     if (event.key === "Escape" && typing) { typing.blur(); return; }
     if (typing || event.ctrlKey || event.metaKey || event.altKey || one("dialog[open]")) return;
     const keys = {
@@ -319,11 +385,14 @@
       "/": () => (one("[data-find]") || one(".find-pitfall input"))?.focus(),
       w: () => one("[data-wrap]")?.click(),
       c: () => one(".fixes [data-copy]")?.click(),
+      j: () => stepRow(1),
+      k: () => stepRow(-1),
+      x: pickRow,
       "?": () => document.getElementById("keys")?.showModal(),
     };
-    if (!keys[event.key]) return;
+    if (keys[event.key]) keys[event.key]();
+    else if (event.key.length !== 1 || !pressKey(event.key)) return;
     event.preventDefault();
-    keys[event.key]();
   });
 
   // Of an output that grows, the end is what the reader waits for.
@@ -353,6 +422,7 @@
     wrapLines();
     placeLog();
     showTails();
+    countPicked();
     followHash();
   }
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
