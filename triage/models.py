@@ -14,6 +14,7 @@ from triage.querysets import (
     IncidentQuerySet,
     RunQuerySet,
     SubmissionQuerySet,
+    TimeEntryQuerySet,
     WorkerQuerySet,
 )
 
@@ -419,10 +420,11 @@ class TimeEntry(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="time_entries"
     )
     source = models.CharField(max_length=8, choices=Source)
-    # Of work by hand: when it was done; a span of `minutes` that ended then.
+    # Work by hand is a span, too: it ended when it was written down, unless somebody says when.
     started_at = models.DateTimeField()
     # None while the timer runs.
     ended_at = models.DateTimeField(null=True, blank=True)
+    # What it counts, without what an earlier entry of the person covers; None while it runs.
     minutes = models.PositiveIntegerField(null=True, blank=True)
     note = models.CharField(max_length=500, blank=True, default="")
     # A timer that was forgotten and cut at its cap; its person is asked to put it right.
@@ -430,6 +432,8 @@ class TimeEntry(models.Model):
     # Taken back; it counts no more, and the log book tells of it.
     voided_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = TimeEntryQuerySet.as_manager()
 
     class Meta:
         verbose_name_plural = "time entries"
@@ -446,6 +450,11 @@ class TimeEntry(models.Model):
 
     def __str__(self) -> str:
         return f"INC-{self.incident_id} {self.person} {self.started_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is a timer that nobody has stopped."""
+        return self.ended_at is None and self.voided_at is None
 
 
 class Feedback(models.Model):

@@ -109,3 +109,23 @@ class ApiTokenQuerySet(models.QuerySet):
     def usable(self, now: datetime) -> Self:
         """Neither revoked nor expired."""
         return self.filter(revoked_at=None).filter(Q(expires_at=None) | Q(expires_at__gt=now))
+
+
+class TimeEntryQuerySet(models.QuerySet):
+    """Time that people spent."""
+
+    def standing(self) -> Self:
+        """Not taken back."""
+        return self.filter(voided_at=None)
+
+    def running(self) -> Self:
+        """Timers that run."""
+        return self.standing().filter(ended_at=None)
+
+    def counted(self) -> Self:
+        """Those that have ended, and so count."""
+        return self.standing().exclude(ended_at=None)
+
+    def total_minutes(self) -> int:
+        """The minutes that these count."""
+        return self.counted().aggregate(total=models.Sum("minutes"))["total"] or 0

@@ -14,6 +14,7 @@ from ninja.responses import Status
 from pydantic import Field
 
 from triage.api import answers, incident_work, schemas
+from triage.api import time as time_endpoints
 from triage.api.access import token_of, visible, visible_incidents
 from triage.api.auth import AsyncTokenAuth, TokenAuth
 from triage.api.bodies import openapi_body, read_body
@@ -55,6 +56,7 @@ api = NinjaAPI(
 )
 handle_problems(api)
 api.add_router("", incident_work.router)
+api.add_router("", time_endpoints.router)
 
 
 def docs(request: HttpRequest) -> HttpResponse:

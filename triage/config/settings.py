@@ -313,6 +313,8 @@ PITSTOP_REPRODUCTION_LIMIT_S = 600
 PITSTOP_MAX_EVIDENCE_BYTES = 2 * 2**20
 # Half a year covers a paper's deadline and its rebuttal; then only evidence stays.
 PITSTOP_KEEP_TEXTS_DAYS = 180
+# Nobody works at one incident for longer without a break: a timer that does was forgotten.
+PITSTOP_TIMER_CAP_S = 8 * 3_600
 # A worker renews its lease while it works; a silent one has lost its work after this long.
 PITSTOP_LEASE_S = 30
 

@@ -15,6 +15,7 @@ from django.utils.html import format_html, format_html_join, urlize
 from django.utils.safestring import SafeString
 
 from triage.models import LogBookEntry
+from triage.pages.time_section import minutes_in_words
 from triage.pages.wording import STATUSES, count_in_words, duration_in_words, size_in_words
 from triage.services import log_book
 
@@ -184,6 +185,8 @@ def _row(
     facts = dict(entry.data)
     if "duration_ms" in facts:
         facts["taken"] = duration_in_words(facts["duration_ms"] / 1000)
+    if "minutes" in facts:
+        facts["spent"] = minutes_in_words(facts["minutes"])
     if "bytes" in facts:
         facts["size"] = size_in_words(facts["bytes"])
     secrets = facts.get("secrets")

@@ -5,7 +5,14 @@ from __future__ import annotations
 from django.urls import path, register_converter
 
 from triage.models import Incident
-from triage.pages import feedback_views, incident_actions, list_views, people_views, views
+from triage.pages import (
+    feedback_views,
+    incident_actions,
+    list_views,
+    people_views,
+    time_views,
+    views,
+)
 
 
 class IncidentNumber:
@@ -42,6 +49,11 @@ urlpatterns = [
     path("teams/", people_views.team_list, name="team-list"),
     path("teams/<slug:slug>/", people_views.team, name="team"),
     path("teams/<slug:slug>/change", people_views.team_change, name="team-change"),
+    path("time/", time_views.mine, name="my-time"),
+    path("time/entries.csv", time_views.entries_csv, name="time-csv"),
+    path("time/<int:pk>/change", time_views.change, name="time-change"),
+    path("i/<incident:number>/timer", time_views.timer, name="incident-timer"),
+    path("i/<incident:number>/time", time_views.add, name="incident-time"),
     path("audit/", people_views.audit_list, name="audit-list"),
     path("incidents/", list_views.incident_list, name="incident-list"),
     path("incidents/bulk", incident_actions.bulk, name="incident-bulk"),

@@ -41,6 +41,7 @@ from triage.pages.requests import PageRequest
 from triage.pages.response_section import build_response
 from triage.pages.samples import all_samples, find_sample
 from triage.pages.story import StoryRow, build_story
+from triage.pages.time_section import build_time
 from triage.pages.wording import count_in_words
 from triage.services import incidents, intake, merging, people, reproductions, response, texts
 from triage.services.catalog import current_catalog
@@ -343,6 +344,7 @@ def _response(request: PageRequest, page: IncidentPage) -> dict[str, object]:
         "page": page,
         "response": build_response(page.incident, request.user, pitfall),
         "story": _story(page.incident, request.user),
+        "time": build_time(page.incident, request.user),
         "pitfalls": sorted(current_catalog().active, key=lambda entry: entry.title.lower()),
     }
 

@@ -29,6 +29,12 @@ MERGED_IN = "merged_in"
 UNMERGED = "unmerged"
 SPLIT = "split"
 SPLIT_FROM = "split_from"
+TIMER_STARTED = "timer_started"
+#: `minutes`: what it counts; `is_capped`: it had been forgotten.
+TIMER_STOPPED = "timer_stopped"
+TIME_ADDED = "time_added"
+TIME_CHANGED = "time_changed"
+TIME_VOIDED = "time_voided"
 FEEDBACK = "feedback"
 FEEDBACK_WITHDRAWN = "feedback_withdrawn"
 

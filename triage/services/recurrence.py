@@ -67,14 +67,6 @@ def seen_before(incident: Incident, visible: IncidentQuerySet) -> SeenBefore | N
         last_resolved=earlier.filter(status=Incident.Status.RESOLVED).order_by("-pk").first(),
         fix=worked.fix_title if worked else "",
         fix_incident=worked.incident if worked else None,
-        people_minutes=_minutes(earlier),
+        people_minutes=TimeEntry.objects.filter(incident__in=earlier).total_minutes(),
         gpu_minutes=totals["gpu_minutes"] or 0,
     )
-
-
-def _minutes(incidents: IncidentQuerySet) -> int:
-    entries = TimeEntry.objects.filter(incident__in=incidents, voided_at=None)
-    by_hand = entries.exclude(minutes=None).aggregate(total=Sum("minutes"))["total"] or 0
-    timers = entries.filter(minutes=None).exclude(ended_at=None)
-    timed = timers.aggregate(total=Sum(F("ended_at") - F("started_at")))["total"]
-    return by_hand + (round(timed.total_seconds() / 60) if timed else 0)

@@ -1,4 +1,7 @@
-"""Finds states that are owed work and queues it again: the database is the truth, not the queue."""
+"""Finds states that are owed work and queues it again: the database is the truth, not the queue.
+
+And cuts timers that somebody forgot.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 from django.utils import timezone
 
 from triage.models import Incident, Submission
-from triage.services import queue, reproductions, verifications
+from triage.services import queue, reproductions, time_book, verifications
 
 #: Queued in one sweep; the next one is seconds away.
 MOST_AT_ONCE = 1_000
@@ -21,6 +24,7 @@ class Swept:
     diagnoses: int
     reproductions: int = 0
     verifications: int = 0
+    timers: int = 0
 
 
 def sweep() -> Swept:
@@ -47,4 +51,5 @@ def sweep() -> Swept:
         diagnoses=len(diagnoses),
         reproductions=reproductions.queue_owed(),
         verifications=verifications.queue_next(),
+        timers=time_book.close_forgotten(),
     )

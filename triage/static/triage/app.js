@@ -64,6 +64,15 @@
   // ---- The log ------------------------------------------------------------------------------------
   const LINE_LINK = /^#T(\d+)-L(\d+)$/;
 
+  // ---- Timers -----------------------------------------------------------------------------------
+  function tick() {
+    all("[data-timer-since]").forEach((timer) => {
+      const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(timer.dataset.timerSince)) / 1000));
+      const two = (number) => String(number).padStart(2, "0");
+      timer.textContent = `⏱ ${Math.floor(seconds / 3600)}:${two(Math.floor(seconds / 60) % 60)}:${two(seconds % 60)}`;
+    });
+  }
+
   function wrapLines() {
     const wrap = sessionStorage.getItem("wrap") === "yes";
     all(".log .lines").forEach((lines) => lines.classList.toggle("wrap", wrap));
@@ -413,6 +422,7 @@
   window.addEventListener("hashchange", followHash);
 
   function start() {
+    if (one("[data-timer-since]")) setInterval(tick, 1000);
     const form = document.getElementById("triage-form");
     if (form) triageForm(form);
     // A link to a line leads through the sign-in page; a form's address keeps the line.
