@@ -144,7 +144,7 @@ def test_seen_before_tells_how_often_what_helped_and_what_it_cost(work: Callable
     )
     TimeEntry.objects.create(
         incident=second, person=ada, source="timer", started_at=now,
-        ended_at=now + timedelta(minutes=15),
+        ended_at=now + timedelta(minutes=15), minutes=15,
     )  # fmt: skip
     seen = recurrence.seen_before(third, Incident.objects.all())
     assert seen is not None
