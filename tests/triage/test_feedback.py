@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from kb.catalog import Fix
-from kb.catalog.experience import Experience, Tally, order_fixes
+from kb.catalog.experience import Tally, order_fixes
 from tests.factories import BUS_ERROR, make_incident, make_user, send
 from triage.models import Feedback, Incident, Team, TimeEntry
 from triage.services import feedback, recurrence, response
@@ -104,27 +103,6 @@ def test_what_the_catalog_has_not_is_refused(
 def test_an_incident_without_an_answer_has_nothing_to_judge() -> None:
     with pytest.raises(ChangeError, match="no answer yet"):
         feedback.give(make_incident(), Opinion(is_good=True), who=make_user())
-
-
-def test_the_order_of_fixes() -> None:
-    fixes = [Fix("a", ""), Fix("b", ""), Fix("c", ""), Fix("d", "")]
-    said = Experience(fixes={"b": Tally(0, 2), "c": Tally(5, 6), "d": Tally(1, 1)})
-    assert [r.fix.title for r in order_fixes(fixes, said, {"c": True})] == ["c", "d", "a", "b"]
-    assert order_fixes(fixes, said, {"c": True})[0].mine is True
-    assert [r.fix.title for r in order_fixes(fixes, Experience())] == ["a", "b", "c", "d"]
-
-
-@pytest.mark.parametrize(
-    ("tally", "words"),
-    [
-        (Tally(), ""),
-        (Tally(1, 1), "worked once"),
-        (Tally(0, 1), "did not work the one time it was tried"),
-        (Tally(5, 6), "worked 5 of 6 times"),
-    ],
-)
-def test_a_tally_in_words(tally: Tally, words: str) -> None:
-    assert tally.worked == words
 
 
 def test_seen_before_tells_how_often_what_helped_and_what_it_cost(work: Callable[[], Any]) -> None:

@@ -15,15 +15,6 @@ from triage.services import incidents
 pytestmark = pytest.mark.django_db
 
 
-def test_by_reference() -> None:
-    incident = send(HEALTHY).incident
-
-    assert incidents.by_reference(incident.reference.lower()) == incident
-    assert incidents.by_reference(str(incident.pk)) == incident
-    assert incidents.by_reference(f"INC-{incident.pk + 1}") is None
-    assert incidents.by_reference("nonsense") is None
-
-
 def test_all_texts_are_destroyed(work: Callable[[], Any]) -> None:
     ada = make_user()
     with work():

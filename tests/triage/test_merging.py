@@ -206,6 +206,17 @@ def test_a_resolved_target_reopens_for_the_job_that_was_merged_into_it(work: Wor
     assert target.status == "reopened"
 
 
+def test_a_merge_reopens_nothing_by_itself(work: Work) -> None:
+    with work():
+        target = send(HEALTHY, job=JobFacts(id="1")).incident
+    response.change(target, {"status": "resolved"}, who=None)
+    with work():
+        source = send(BUS_ERROR).incident
+        merging.merge(source, target, who=None)
+    fresh(target)
+    assert (target.verdict, target.status) == ("named", "resolved")
+
+
 def test_split_takes_texts_to_an_incident_of_their_own(work: Work) -> None:
     ada = make_user()
     with work():

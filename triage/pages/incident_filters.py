@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from django.contrib.auth.models import User
 from django.db.models import Case, F, IntegerField, Q, Value, When
@@ -61,7 +61,7 @@ class IncidentFilters:
     @property
     def is_any(self) -> bool:
         """Whether anything is filtered."""
-        return any(getattr(self, name) for name in IncidentFilters.__slots__ if name != "sort")
+        return any(getattr(self, f.name) for f in fields(self) if f.name != "sort")
 
     @property
     def unfolded(self) -> bool:

@@ -1,4 +1,4 @@
-"""What people do with an incident as a whole: look it up, destroy its texts."""
+"""What people do with the texts of an incident: destroy them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,6 @@ from django.db.models import F
 from triage.models import Incident, Submission
 from triage.services import leases, log_book, merging, queue
 from triage.services.texts import delete_stored
-
-
-def by_reference(reference: str) -> Incident | None:
-    """The incident that `INC-123` or `123` names, with its answer loaded; None if there is none."""
-    number = Incident.number_of(reference)
-    if number is None:
-        return None
-    return Incident.objects.with_answer().filter(pk=number).first()
 
 
 def destroy_texts(

@@ -182,7 +182,11 @@ def texts_since_resolved(incident: Incident) -> set[int]:
         return set()
     if not incident.job_id and not incident.merged.exclude(job_id="").exists():
         return set()
+    # What a merge brought was sent to another incident; who merged it saw to the status.
+    merges = incident.log_book.filter(kind=log_book.MERGED_IN).values_list("data", flat=True)
+    brought = {pk for data in merges for pk, _, _ in data["texts"]}
     newer = incident.submissions.filter(created_at__gt=incident.resolved_at)
+    newer = newer.exclude(pk__in=brought)
     return set(newer.values_list("position", flat=True))
 
 

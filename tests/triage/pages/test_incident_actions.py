@@ -276,6 +276,8 @@ def test_a_viewer_reads_and_changes_nothing() -> None:
     page = page_of(client, f"/i/{incident.reference}")
     assert "Take" not in page
     assert "Add note" not in page
+    assert "Run with the fix" not in page
+    assert ">Diagnose</button>" not in page_of(client, "/")
     assert 'name="pick"' not in page_of(client, "/incidents/")
     for action in (
         "change", "take", "notes", "merge", "unmerge", "split", "feedback", "destroy", "texts",

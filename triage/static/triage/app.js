@@ -424,7 +424,8 @@
   function start() {
     if (one("[data-timer-since]")) setInterval(tick, 1000);
     const form = document.getElementById("triage-form");
-    if (form) triageForm(form);
+    // Who may not send has no button.
+    if (form && one("button.primary", form)) triageForm(form);
     // A link to a line leads through the sign-in page; a form's address keeps the line.
     const login = one(".login form");
     if (login) login.action = location.href;
