@@ -495,6 +495,21 @@ class Feedback(models.Model):
         return f"INC-{self.incident_id} {self.about} {'good' if self.is_good else 'bad'}"
 
 
+class MonthlyReport(models.Model):
+    """The figures of a month as they were when it had ended; written once, by beat."""
+
+    month = models.CharField(max_length=7, unique=True)
+    # Figures.to_json of reports/figures.py
+    figures = models.JSONField()
+    written_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-month"]
+
+    def __str__(self) -> str:
+        return self.month
+
+
 class SandboxRun(Leased):
     """What is owed a run in the sandbox: who may do it, who holds it, how it stands."""
 

@@ -9,7 +9,7 @@ from celery import shared_task, signals
 from django.conf import settings
 
 from triage.engine import diagnose, scan
-from triage.services import diagnosis, reporter, reproductions, verifications, workers
+from triage.services import diagnosis, monthly, reporter, reproductions, verifications, workers
 from triage.services import sweep as sweeping
 from triage.services.catalog import current_catalog
 
@@ -81,6 +81,12 @@ def run_verification(verification_pk: int) -> None:
 def ask_due_verifications() -> None:
     """Asks for the entries that changed or were last verified long ago; the sweep queues them."""
     verifications.ask_where_due()
+
+
+@shared_task(name="triage.tasks.write_reports", soft_time_limit=300, ignore_result=True)
+def write_reports() -> None:
+    """Writes the months that have ended and were not written yet."""
+    monthly.write_due()
 
 
 @shared_task(name="triage.tasks.sweep", soft_time_limit=60, time_limit=80, ignore_result=True)

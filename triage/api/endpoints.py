@@ -13,7 +13,7 @@ from ninja.openapi.views import openapi_view
 from ninja.responses import Status
 from pydantic import Field
 
-from triage.api import answers, incident_work, schemas
+from triage.api import answers, incident_work, reports, schemas
 from triage.api import time as time_endpoints
 from triage.api.access import token_of, visible, visible_incidents
 from triage.api.auth import AsyncTokenAuth, TokenAuth
@@ -57,6 +57,7 @@ api = NinjaAPI(
 handle_problems(api)
 api.add_router("", incident_work.router)
 api.add_router("", time_endpoints.router)
+api.add_router("", reports.router)
 
 
 def docs(request: HttpRequest) -> HttpResponse:

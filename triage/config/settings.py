@@ -277,6 +277,7 @@ CELERY_TIMEZONE = "UTC"
 SWEEP_EVERY_S = 10
 # Proofs are good for a month, and a changed entry is verified again within this time.
 ASK_VERIFICATIONS_EVERY_S = 3_600
+WRITE_REPORTS_EVERY_S = 3_600
 CELERY_BEAT_SCHEDULE = {
     # `expires`: sweeps that pile up while no worker runs are dropped but for the newest.
     "sweep": {
@@ -288,6 +289,12 @@ CELERY_BEAT_SCHEDULE = {
         "task": "triage.tasks.ask_due_verifications",
         "schedule": ASK_VERIFICATIONS_EVERY_S,
         "options": {"expires": ASK_VERIFICATIONS_EVERY_S},
+    },
+    # Looked for each hour: a beat that was down at midnight of the first writes the month later.
+    "write-reports": {
+        "task": "triage.tasks.write_reports",
+        "schedule": WRITE_REPORTS_EVERY_S,
+        "options": {"expires": WRITE_REPORTS_EVERY_S},
     },
 }
 

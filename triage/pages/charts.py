@@ -266,27 +266,27 @@ def _draw(
     chart.add("", shown, stroke=False, show_dots=True)
     names = [f"line-{number}" for number in range(len(lines))]
     names += ["onset"] * (onset is not None) + ["marks"]
-    root = _kept(chart.render_tree(), names)
+    root = kept(chart.render_tree(), names)
     root.attrib |= {"xmlns": "http://www.w3.org/2000/svg", "role": "group", "aria-label": title}
     return mark_safe(ET.tostring(root, encoding="unicode"))  # noqa: S308 (built from a list)
 
 
-def _kept(element: Any, names: Sequence[str]) -> ET.Element:
+def kept(element: Any, names: Sequence[str]) -> ET.Element:
     """The element with its kept parts; `names` are the classes of the series, in order."""
-    kept = ET.Element(_tag(element))
-    kept.attrib |= {k: v for k, v in element.attrib.items() if k in _ATTRIBUTES}
+    copy = ET.Element(_tag(element))
+    copy.attrib |= {k: v for k, v in element.attrib.items() if k in _ATTRIBUTES}
     for number, name in enumerate(names):
-        if f"serie-{number}" in kept.get("class", "").split():
-            kept.set("class", f"series {name}")
-    kept.text = element.text
+        if f"serie-{number}" in copy.get("class", "").split():
+            copy.set("class", f"series {name}")
+    copy.text = element.text
     if _XLINK in element.attrib:
-        kept.set("href", element.attrib[_XLINK])
+        copy.set("href", element.attrib[_XLINK])
         labels = [part.text for part in element if part.attrib.get("class") == "label"]
-        ET.SubElement(kept, "title").text = labels[0] if labels else None
+        ET.SubElement(copy, "title").text = labels[0] if labels else None
     for part in element:
         if _tag(part) in _TAGS and "tooltip-overlay" not in part.attrib.get("class", ""):
-            kept.append(_kept(part, names))
-    return kept
+            copy.append(kept(part, names))
+    return copy
 
 
 def _tag(element: Any) -> str:

@@ -19,14 +19,13 @@ from triage.pages.access import requires
 from triage.pages.incident_actions import minutes_of
 from triage.pages.requests import PageRequest
 from triage.pages.time_section import clock, minutes_in_words
+from triage.reports.render import in_a_cell
 from triage.services import people, time_book
 from triage.services.people import Right
 from triage.services.time_book import TimeError
 
 #: Days that one's own page looks back without being asked.
 DAYS_SHOWN = 31
-#: A spreadsheet takes a cell that begins so for a formula.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def _incident(request: PageRequest, number: int) -> Incident:
@@ -222,8 +221,3 @@ def _lines(entries: Any) -> Iterator[str]:
                 in_a_cell(entry.note),
             ]
         )
-
-
-def in_a_cell(text: str) -> str:
-    """The text, so that no spreadsheet takes it for a formula."""
-    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text

@@ -10,9 +10,11 @@ from triage.pages import (
     incident_actions,
     list_views,
     people_views,
+    report_views,
     time_views,
     views,
 )
+from triage.reports.render import FORMS
 
 
 class IncidentNumber:
@@ -49,6 +51,17 @@ urlpatterns = [
     path("teams/", people_views.team_list, name="team-list"),
     path("teams/<slug:slug>/", people_views.team, name="team"),
     path("teams/<slug:slug>/change", people_views.team_change, name="team-change"),
+    path("reports/", report_views.report_list, name="report-list"),
+    path("reports/<str:month>/", report_views.report, name="report"),
+    *(
+        path(
+            f"reports/<str:month>/report.{form}",
+            report_views.report_file,
+            {"form": form},
+            name="report-file",
+        )
+        for form in FORMS
+    ),
     path("time/", time_views.mine, name="my-time"),
     path("time/entries.csv", time_views.entries_csv, name="time-csv"),
     path("time/<int:pk>/change", time_views.change, name="time-change"),
