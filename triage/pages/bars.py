@@ -31,6 +31,7 @@ def build_bars(title: str, bars: Sequence[Bar], unit: str) -> SafeString:
     chart = pygal.HorizontalBar(
         width=_WIDTH, height=40 + _ROW_HEIGHT * len(shown), margin=4, spacing=4,
         show_legend=False, explicit_size=False, no_prefix=True, js=(), css=(), print_values=True,
+        print_values_position="top", margin_right=56, margin_left=24,
         classes=("bars",), show_x_labels=False, show_y_guides=False,
         value_formatter=lambda value: f"{value:,.1f}".removesuffix(".0") + unit,
     )  # fmt: skip

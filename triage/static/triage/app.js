@@ -69,7 +69,7 @@
     all("[data-timer-since]").forEach((timer) => {
       const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(timer.dataset.timerSince)) / 1000));
       const two = (number) => String(number).padStart(2, "0");
-      timer.textContent = `⏱ ${Math.floor(seconds / 3600)}:${two(Math.floor(seconds / 60) % 60)}:${two(seconds % 60)}`;
+      timer.textContent = `${Math.floor(seconds / 3600)}:${two(Math.floor(seconds / 60) % 60)}:${two(seconds % 60)}`;
     });
   }
 
