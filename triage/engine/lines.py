@@ -374,7 +374,18 @@ _PREFIXES = (
         ),
     ),
     ("[", r"\[(?P<py_source>[\w./\-]+\.py:\d+(?::\w+)?)\]\s?"),
-    ("a", r"(?i:rank) ?#?(?P<word_rank>\d{1,5}) ?[:|] "),
+    (
+        "a",
+        (
+            r"(?i:rank) ?#?(?P<word_rank>\d{1,5})"
+            r"(?: ?[:|] | (?=Traceback \(|  +\S|[\w.]{1,60}Error: |(?:step|epoch|iter) \d))"
+        ),
+    ),
+    # A bare number is a rank only where a traceback stands behind it: [1] is a shell's job too.
+    (
+        "[",
+        r"\[(?P<bare_rank>\d{1,5})\] (?=Traceback \(|  +(?:File \"|\S)|[\w.]{1,60}Error: )",
+    ),
     ("0a", r"(?P<loguru>[\w.<>]{1,80}:[\w.<>]{1,80}:\d{1,6}) - "),
     ("a", r"(?P<logger>[A-Za-z_][\w.]{1,60}) - (?=(?:" + _LEVEL_WORDS + r") - )"),
     (
@@ -410,6 +421,7 @@ _WARNING_LINE = regex(
 _LEVEL_FIELD = regex(
     r"(?i)[\s{,]\"?(?:lvl|level|levelname|log_?level|severity)\"?\s?[=:]\s?\"?(?:warn|warning)\b"
 )
+_RANK_FIELD = regex(r"[{,]\s?\"(?:global_)?rank\"\s?:\s?(?P<rank>\d{1,6})\b")
 _ERROR_LINE = regex(r"^\s*(?:ERROR|Error|FATAL|CRITICAL)\b[: ]")
 
 
@@ -433,8 +445,11 @@ def split_line(raw: bytes, number: int, limits: Limits) -> Iterator[Line]:
         pieces = [text]
     for piece in pieces or [""]:
         if len(piece) > 40 and "\\n" in piece and _is_escaped(piece):
+            rank = _rank_field(piece)
             for part in _ESCAPE.sub(_unescape, piece).split("\n")[:4_000]:
-                yield from _split_bars(part, number, limits)
+                for line in _split_bars(part, number, limits):
+                    line.rank = rank if line.rank is None else line.rank
+                    yield line
         else:
             yield from _split_bars(piece, number, limits)
 
@@ -528,12 +543,22 @@ def _parse(text: str, number: int, limits: Limits) -> Line:
     if len(body) > 8 and body.lstrip()[0:1] in _BOX_CORNERS and _BOX_EDGE.match(body.strip()):
         body = ""
     line.text = body
+    if line.rank is None:
+        line.rank = _rank_field(body)
     if not line.level or line.level == "I":
         if _is_warning(body):
             line.level = "W"
         elif not line.level and _ERROR_LINE.match(body):
             line.level = "E"
     return line
+
+
+def _rank_field(text: str) -> int | None:
+    """The rank that a line of JSON gives in a field of its own."""
+    if not text.startswith("{"):
+        return None
+    found = _RANK_FIELD.search(text, 0, 500)
+    return int(found["rank"]) if found else None
 
 
 def _is_warning(body: str) -> bool:
@@ -575,7 +600,16 @@ def _match_prefix(text: str, at: int) -> re.Match[str] | None:
 def _take(line: Line, found: re.Match[str]) -> None:
     """Writes what one prefix says into the line."""
     said = found.groupdict().get
-    for name in ("rank", "mpi_rank", "role_rank", "pg_rank", "pg_any_rank", "srun", "word_rank"):
+    for name in (
+        "rank",
+        "mpi_rank",
+        "role_rank",
+        "pg_rank",
+        "pg_any_rank",
+        "srun",
+        "word_rank",
+        "bare_rank",
+    ):
         if (rank := said(name)) is not None and (line.rank is None or name in ("pg_rank", "rank")):
             line.rank = int(rank)
     if (group := said("pg")) is not None:

@@ -36,7 +36,7 @@ _HANDLED = regex(
     r"(?:running|runs|run) (?:it |on |in )?(?:eager|eagerly|sdpa|cpu)\b|"
     r"(?:raised|refused|rejected|failed|fails|raises|throws|caught|error) as expected|"
     r"(?:can|may) (?:safely )?be ignored|safe to ignore|harmless|"
-    r"(?:on purpose|intentionally|deliberately|simulated|injected)|"
+    r"(?:on purpose|intentionally|deliberately|simulated|injected|injecting|fault injection)|"
     r"(?:is |are |was |were )?left out|(?:is|are) not affected|remount(?:ing|ed)|offline|"
     r"will not be (?:logged|used|available|recorded|shown|reported|exported)|"
     r"will be disabled|disabling)\b"
@@ -191,6 +191,16 @@ _HELP_GOES_ON = regex(
     r"\s|$|(?:NAME|DESCRIPTION|FUNCTIONS|CLASSES|DATA|FILE)$|(?:class )?[A-Za-z_]\w{0,80}\(.*\)"
     r"(?: -> .*)?$"
 )
+# git log: the message of a commit is indented, its header is not.
+_COMMIT_OPENS = regex(r"commit [0-9a-f]{7,40}(?: \(|$)")
+_COMMIT_GOES_ON = regex(
+    r" {4}|$|(?:Author|AuthorDate|Commit|CommitDate|Date|Merge): |commit [0-9a-f]"
+)
+# A report written afterwards quotes what the run said.
+_RETROSPECT = regex(
+    r"(?i)#{1,4} .{0,60}\b(?:post-?mortem|incident re(?:view|port)|retrospective|run ?book|glossary"
+    r"|change ?log|release notes)\b"
+)
 _PYDOC_LINE = regex(r" \|(?:  |$)")
 _SAMPLE = regex(r"\s+>>> ")
 _DOCSTRING_OPENS = regex(r"\s{2,40}[rbuf]?(?:\"\"\"|\'\'\')(?!.*(?:\"\"\"|\'\'\'))")
@@ -215,6 +225,12 @@ _FINISHED = regex(
     r"(?i)\b(?:training|run|job|worker group|fit|all epochs)\b.{0,30}"
     r"\b(?:finished|completed?|succeeded)"
 )
+# A glossary says below a message when it is printed.
+_DEFINITION = regex(
+    r"\s{2,}(?:printed|raised|thrown|shown|emitted|logged|reported) (?:when|if|by|where|after)\b",
+    re.IGNORECASE,
+)
+_LIVE_LOG = regex(r".{0,300}-{4,} live log (?:call|setup|teardown) -{4,}$")
 _PASSED = regex(r"\s*(?:ok|OK|PASSED|passed)\s*$")
 _NAMED_EXCEPTION = regex(r"\b\w{1,60}(?:Error|Exception)\b")
 _MAX_RANGES = 4_096
@@ -247,10 +263,13 @@ class Surroundings:
         self._passage: re.Pattern[str] | None = None
         self._sample = ""
         self._docstring = 0
+        self._is_retrospect = False
+        self._live_log = 0
         self._number = 0
         self._before: dict[_Key, Line] = {}
         self._told: dict[_Key, _Told] = {}
         self._is_finished = False
+        self._has_own = False
         self._handled: dict[_Key, list[tuple[int, int]]] = {}
         self._count = 0
 
@@ -275,6 +294,12 @@ class Surroundings:
         start = text[:1]
         if start in "d@" and _DIFF_OPENS.match(text):
             self._passage = _DIFF_GOES_ON
+        elif start == "c" and _COMMIT_OPENS.match(text):
+            self._passage = _COMMIT_GOES_ON
+        elif start == "#" and _RETROSPECT.match(text):
+            self._is_retrospect = True
+        elif start == ">" and self._is_retrospect:
+            return True
         elif start in "uUpoOCAFHNDFC" and _HELP_OPENS.match(text):
             self._passage = _HELP_GOES_ON
         if self._passage is not None or (start == " " and _PYDOC_LINE.match(text)):
@@ -323,6 +348,8 @@ class Surroundings:
             if text[0] not in " \t":
                 told.end = line.number
                 told.exception = text.partition(":")[0]
+                if not (told.is_introduced or line.full.startswith(">")):
+                    self._has_own = True
                 if told.is_introduced:
                     self._keep(key, told.begin, told.end)
         elif told is not None and not _is_link(text):
@@ -335,6 +362,16 @@ class Surroundings:
             ):
                 self._keep(key, told.begin, told.end)
                 del self._told[key]
+        elif self._live_log and _PASSED.match(text):
+            self._keep(key, self._live_log, line.number)
+        elif (
+            before is not None
+            and line.number - before.number == 1
+            and before.text[:1] not in " \t"
+            and text[:1] in " \t"
+            and _DEFINITION.match(text)
+        ):
+            self._keep(key, before.number, before.number)
         elif (
             before is not None
             and before.level in ("W", "I")
@@ -349,6 +386,10 @@ class Surroundings:
             and _SEQUEL.match(text)
         ):
             self._keep(key, before.number, before.number)
+        if "live log" in text and _LIVE_LOG.match(text):
+            self._live_log = line.number
+        elif self._live_log and (_PASSED.match(text) or "=====" in text):
+            self._live_log = 0
         if "inish" in text or "omplete" in text or "ucceeded" in text:
             self._is_finished = self._is_finished or _FINISHED.search(text) is not None
         self._before[key] = line
@@ -362,7 +403,12 @@ class Surroundings:
             self._count += 1
 
     def copes_with(self, found: Hit | Traceback) -> bool:
-        """Whether the lines around say that the error was dealt with."""
+        """Whether the lines around say that the error was dealt with, or is somebody else's.
+
+        What a mail quotes behind ">" did not happen where the text has its own traceback.
+        """
+        if self._has_own and isinstance(found, Hit) and found.text.startswith("> "):
+            return True
         ranges = self._handled.get((found.rank, found.host), [])
         at = bisect_right(ranges, (found.line, 1 << 62))
         return any(begin <= found.line <= end for begin, end in ranges[max(at - 4, 0) : at])

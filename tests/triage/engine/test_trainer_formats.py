@@ -450,7 +450,7 @@ FORMATS = [
         "JSON lines",
         '{"step": 120, "train_loss": 2.5, "lr": 0.0003, "grad_norm": Infinity, "rank": 3}',
         [("loss", 2.5), ("grad_norm", INF), ("learning_rate", 3e-4)],
-        step=120, progress=[(120, None)],
+        step=120, rank=3, progress=[(120, None)],
     ),
     Printed(
         "DINO, MAE",
