@@ -70,6 +70,7 @@ _ADVICE_BEFORE = regex(
     r"|raise[sd]?|raising|rejected|refused|caught|got)\b.{0,60}|"
     r"\b(?:refused|rejected|raised|failed|caught|handled) as expected\b.{0,60}|"
     r"\b(?:ok|pass|passed)\b[:\s-]{1,4}(?:it )?(?:raise[sd]|reject(?:s|ed)|throws)\b.{0,60}|"
+    r"\bexpect(?:ing|s) [\"'`].{0,60}|"
     r"\b(?:checks? for|search(?:ed|ing)? for|looking for|grep)\b.{0,40}|\bunless\b.{0,30}|"
     r"\b(?:no|without|never) (?:more |such |further |an? )?|"
     r"\b(?:used to|(?:we|i) (?:once |also )?(?:had|saw)) .{0,40}|"
@@ -104,6 +105,9 @@ _QUOTED_BEFORE = regex(
     r"|`(?:[\w.]{1,60}(?:Error|Exception)[: ]{1,2}|(?P<bare>)))$"
 )
 _EXCEPTION_WORD = regex(r"[\w.]{1,60}(?:Error|Exception)\b")
+# The key of a program's table, 'CUDA out of memory': 'lower the batch size', but not a value of it,
+# which a JSON file's error is.
+_TABLE_ENTRY = regex(r"\s+['\"](?P<key>[^'\"]{1,200})['\"]: ['\"][^'\"]{1,200}['\"],\s*$")
 _NUMBERED_STRING = regex(r"\s*[\w.#\-]{0,20}\s*'[^']{1,300}',?\s*$")
 _IN_LIST = regex(r"^[^\"]{0,120}\"(?:,\s?\"[^\"]{1,120}\"(?!\s?:)|\s?[\])]\s?,?$)")
 # The repr of an exception that another one carries: got RuntimeError("shape '[2]' is invalid").
@@ -171,6 +175,9 @@ def _is_quoted(text: str, before: str, start: int) -> bool:
     is_compared = _COMPARED.search(text) is not None and _EXCEPTION_NAME.match(text) is None
     if is_compared or _NUMBERED_STRING.match(text):
         return True
+    entry = _TABLE_ENTRY.match(text)
+    if entry is not None and start < entry.end("key"):
+        return True
     quoted = _QUOTED_BEFORE.search(before)
     if quoted is None:
         return False
@@ -231,7 +238,7 @@ _DEFINITION = regex(
     re.IGNORECASE,
 )
 _LIVE_LOG = regex(r".{0,300}-{4,} live log (?:call|setup|teardown) -{4,}$")
-_PASSED = regex(r"\s*(?:ok|OK|PASSED|passed)\s*$")
+_PASSED = regex(r"\s*(?:ok|OK|PASSED|passed)(?:\s+\[ {0,2}\d{1,3}%\])?\s*$")
 _NAMED_EXCEPTION = regex(r"\b\w{1,60}(?:Error|Exception)\b")
 _MAX_RANGES = 4_096
 _LINES_BEHIND = 8
@@ -364,6 +371,9 @@ class Surroundings:
                 del self._told[key]
         elif self._live_log and _PASSED.match(text):
             self._keep(key, self._live_log, line.number)
+        elif before is not None and " ... " in before.text and _PASSED.match(text):
+            # unittest prints the verdict behind what the test said.
+            self._keep(key, before.number, before.number)
         elif (
             before is not None
             and line.number - before.number == 1

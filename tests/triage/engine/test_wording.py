@@ -78,6 +78,8 @@ def mention(text: str) -> bool:
         "# CUDA out of memory is caught here",
         'raise RuntimeError("CUDA out of memory")',
         'retry_on: ["CUDA out of memory"]',
+        "expecting 'CUDA out of memory' ... got it",
+        "    'CUDA out of memory': 'lower the batch size',",
         'error_patterns = "CUDA out of memory"',
         "grep 'CUDA out of memory' train.log",
         "errors such as CUDA out of memory",
@@ -112,6 +114,7 @@ def test_advice_settings_and_code_only_mention_it(text: str) -> None:
         "Exception: OutOfMemoryError('CUDA out of memory')",
         "CompileError: got RuntimeError(\"CUDA out of memory of pool 'a'\")",
         "报错信息：CUDA out of memory",
+        '    "error": "CUDA out of memory",',
     ],
 )
 def test_events_are_no_mentions(text: str) -> None:
@@ -176,6 +179,10 @@ Ask = Callable[..., Verdict]
             "t.py::test_a -------------------------------- live log call ------------\n"
             "ERROR    net:loop.py:41 CUDA error: an illegal memory access was encountered\nPASSED\n"
         ),
+        (
+            "test_a (t.T) ... RuntimeError: mat1 and mat2 shapes cannot be multiplied "
+            "(4x9 and 8x2)\nok\n"
+        ),
     ],
     ids=[
         "patch",
@@ -188,6 +195,7 @@ Ask = Callable[..., Verdict]
         "post-mortem",
         "glossary",
         "live log",
+        "unittest",
     ],
 )
 def test_quoted_passages_are_no_failure(text: str, ask: Ask) -> None:
