@@ -384,7 +384,7 @@ _PREFIXES = (
     # A bare number is a rank only where a traceback stands behind it: [1] is a shell's job too.
     (
         "[",
-        r"\[(?P<bare_rank>\d{1,5})\] (?=Traceback \(|  +(?:File \"|\S)|[\w.]{1,60}Error: )",
+        r"\[(?P<bare_rank>\d{1,5})\] (?=Traceback \(|  File \"|    +\S|[\w.]{1,60}Error: )",
     ),
     ("0a", r"(?P<loguru>[\w.<>]{1,80}:[\w.<>]{1,80}:\d{1,6}) - "),
     ("a", r"(?P<logger>[A-Za-z_][\w.]{1,60}) - (?=(?:" + _LEVEL_WORDS + r") - )"),

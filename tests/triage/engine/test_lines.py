@@ -401,6 +401,7 @@ def test_an_indented_exception_is_no_code_although_a_frame_lacks_its_own() -> No
         ('[2]   File "/app/train.py", line 8, in step', 2),
         ("[2] torch.OutOfMemoryError: CUDA out of memory", 2),
         ("[2] 48213", None),
+        ("[2]   Running                 python train.py &", None),
         ("rank 1 RuntimeError: boom", 1),
         ("rank 0 step 4/5", 0),
         ("rank 3 died", None),
