@@ -401,7 +401,18 @@ _PREFIXES = (
         ),
     ),
     ("[", r"\[(?P<py_source>[\w./\-]+\.py:\d+(?::\w+)?)\]\s?"),
-    ("a", r"(?i:rank) ?#?(?P<word_rank>\d{1,5}) ?[:|] "),
+    (
+        "a",
+        (
+            r"(?i:rank) ?#?(?P<word_rank>\d{1,5})"
+            r"(?: ?[:|] | (?=Traceback \(|  +\S|[\w.]{1,60}Error: |(?:step|epoch|iter) \d))"
+        ),
+    ),
+    # A bare number is a rank only where a traceback stands behind it: [1] is a shell's job too.
+    (
+        "[",
+        r"\[(?P<bare_rank>\d{1,5})\] (?=Traceback \(|  File \"|    +\S|[\w.]{1,60}Error: )",
+    ),
     (
         "a",
         (
@@ -468,11 +479,10 @@ def split_line(raw: bytes, number: int, limits: Limits) -> Iterator[Line]:
         pieces = [text]
     for piece in pieces or [""]:
         if len(piece) > 40 and "\\n" in piece and _is_escaped(piece):
-            said = _RANK_FIELD.search(piece, 0, 1_000) if piece.lstrip()[:1] == "{" else None
+            rank = _rank_field(piece)
             for part in _ESCAPE.sub(_unescape, piece).split("\n")[:4_000]:
                 for line in _split_bars(part, number, limits):
-                    if said is not None and line.rank is None:
-                        line.rank = int(said["rank"])
+                    line.rank = rank if line.rank is None else line.rank
                     yield line
         else:
             yield from _split_bars(piece, number, limits)
@@ -567,14 +577,22 @@ def _parse(text: str, number: int, limits: Limits) -> Line:
     if len(body) > 8 and body.lstrip()[0:1] in _BOX_CORNERS and _BOX_EDGE.match(body.strip()):
         body = ""
     line.text = body
-    if line.rank is None and body[:1] == "{" and (said := _RANK_FIELD.search(body, 0, 1_000)):
-        line.rank = int(said["rank"])
+    if line.rank is None:
+        line.rank = _rank_field(body)
     if not line.level or line.level == "I":
         if _is_warning(body):
             line.level = "W"
         elif not line.level and _ERROR_LINE.match(body):
             line.level = "E"
     return line
+
+
+def _rank_field(text: str) -> int | None:
+    """The rank that a line of JSON gives in a field of its own."""
+    if not text.startswith("{"):
+        return None
+    found = _RANK_FIELD.search(text, 0, 500)
+    return int(found["rank"]) if found else None
 
 
 def _is_warning(body: str) -> bool:
@@ -647,6 +665,7 @@ _RANK_GROUPS = frozenset(
         "pg_any_rank",
         "srun",
         "word_rank",
+        "bare_rank",
         "counting_rank",
     )
 )

@@ -36,7 +36,7 @@ _HANDLED = regex(
     r"(?:running|runs|run) (?:it |on |in )?(?:eager|eagerly|sdpa|cpu)\b|"
     r"(?:raised|refused|rejected|failed|fails|raises|throws|caught|error) as expected|"
     r"(?:can|may) (?:safely )?be ignored|safe to ignore|harmless|"
-    r"(?:on purpose|intentionally|deliberately|simulated|injected)|"
+    r"(?:on purpose|intentionally|deliberately|simulated|injected|injecting|fault injection)|"
     r"(?:is |are |was |were )?left out|(?:is|are) not affected|remount(?:ing|ed)|offline|"
     r"will not be (?:logged|used|available|recorded|shown|reported|exported)|"
     r"will be disabled|disabling)\b"
@@ -70,6 +70,7 @@ _ADVICE_BEFORE = regex(
     r"|raise[sd]?|raising|rejected|refused|caught|got)\b.{0,60}|"
     r"\b(?:refused|rejected|raised|failed|caught|handled) as expected\b.{0,60}|"
     r"\b(?:ok|pass|passed)\b[:\s-]{1,4}(?:it )?(?:raise[sd]|reject(?:s|ed)|throws)\b.{0,60}|"
+    r"\bexpect(?:ing|s) [\"'`].{0,60}|"
     r"\b(?:checks? for|search(?:ed|ing)? for|looking for|grep)\b.{0,40}|\bunless\b.{0,30}|"
     r"\b(?:no|without|never) (?:more |such |further |an? )?|"
     r"\b(?:used to|(?:we|i) (?:once |also )?(?:had|saw)) .{0,40}|"
@@ -104,6 +105,9 @@ _QUOTED_BEFORE = regex(
     r"|`(?:[\w.]{1,60}(?:Error|Exception)[: ]{1,2}|(?P<bare>)))$"
 )
 _EXCEPTION_WORD = regex(r"[\w.]{1,60}(?:Error|Exception)\b")
+# The key of a program's table, 'CUDA out of memory': 'lower the batch size', but not a value of it,
+# which a JSON file's error is.
+_TABLE_ENTRY = regex(r"\s+['\"](?P<key>[^'\"]{1,200})['\"]: ['\"][^'\"]{1,200}['\"],\s*$")
 _NUMBERED_STRING = regex(r"\s*[\w.#\-]{0,20}\s*'[^']{1,300}',?\s*$")
 _IN_LIST = regex(r"^[^\"]{0,120}\"(?:,\s?\"[^\"]{1,120}\"(?!\s?:)|\s?[\])]\s?,?$)")
 # The repr of an exception that another one carries: got RuntimeError("shape '[2]' is invalid").
@@ -171,6 +175,9 @@ def _is_quoted(text: str, before: str, start: int) -> bool:
     is_compared = _COMPARED.search(text) is not None and _EXCEPTION_NAME.match(text) is None
     if is_compared or _NUMBERED_STRING.match(text):
         return True
+    entry = _TABLE_ENTRY.match(text)
+    if entry is not None and start < entry.end("key"):
+        return True
     quoted = _QUOTED_BEFORE.search(before)
     if quoted is None:
         return False
@@ -190,6 +197,16 @@ _HELP_OPENS = regex(
 _HELP_GOES_ON = regex(
     r"\s|$|(?:NAME|DESCRIPTION|FUNCTIONS|CLASSES|DATA|FILE)$|(?:class )?[A-Za-z_]\w{0,80}\(.*\)"
     r"(?: -> .*)?$"
+)
+# git log: the message of a commit is indented, its header is not.
+_COMMIT_OPENS = regex(r"commit [0-9a-f]{7,40}(?: \(|$)")
+_COMMIT_GOES_ON = regex(
+    r" {4}|$|(?:Author|AuthorDate|Commit|CommitDate|Date|Merge): |commit [0-9a-f]"
+)
+# A report written afterwards quotes what the run said.
+_RETROSPECT = regex(
+    r"(?i)#{1,4} .{0,60}\b(?:post-?mortem|incident re(?:view|port)|retrospective|run ?book|glossary"
+    r"|change ?log|release notes)\b"
 )
 _PYDOC_LINE = regex(r" \|(?:  |$)")
 _SAMPLE = regex(r"\s+>>> ")
@@ -215,7 +232,13 @@ _FINISHED = regex(
     r"(?i)\b(?:training|run|job|worker group|fit|all epochs)\b.{0,30}"
     r"\b(?:finished|completed?|succeeded)"
 )
-_PASSED = regex(r"\s*(?:ok|OK|PASSED|passed)\s*$")
+# A glossary says below a message when it is printed.
+_DEFINITION = regex(
+    r"\s{2,}(?:printed|raised|thrown|shown|emitted|logged|reported) (?:when|if|by|where|after)\b",
+    re.IGNORECASE,
+)
+_LIVE_LOG = regex(r".{0,300}-{4,} live log (?:call|setup|teardown) -{4,}$")
+_PASSED = regex(r"\s*(?:ok|OK|PASSED|passed)(?:\s+\[ {0,2}\d{1,3}%\])?\s*$")
 _NAMED_EXCEPTION = regex(r"\b\w{1,60}(?:Error|Exception)\b")
 _MAX_RANGES = 4_096
 _LINES_BEHIND = 8
@@ -247,10 +270,13 @@ class Surroundings:
         self._passage: re.Pattern[str] | None = None
         self._sample = ""
         self._docstring = 0
+        self._is_retrospect = False
+        self._live_log = 0
         self._number = 0
         self._before: dict[_Key, Line] = {}
         self._told: dict[_Key, _Told] = {}
         self._is_finished = False
+        self._has_own = False
         self._handled: dict[_Key, list[tuple[int, int]]] = {}
         self._count = 0
 
@@ -275,6 +301,12 @@ class Surroundings:
         start = text[:1]
         if start in "d@" and _DIFF_OPENS.match(text):
             self._passage = _DIFF_GOES_ON
+        elif start == "c" and _COMMIT_OPENS.match(text):
+            self._passage = _COMMIT_GOES_ON
+        elif start == "#" and _RETROSPECT.match(text):
+            self._is_retrospect = True
+        elif start == ">" and self._is_retrospect:
+            return True
         elif start in "uUpoOCAFHNDFC" and _HELP_OPENS.match(text):
             self._passage = _HELP_GOES_ON
         if self._passage is not None or (start == " " and _PYDOC_LINE.match(text)):
@@ -323,6 +355,8 @@ class Surroundings:
             if text[0] not in " \t":
                 told.end = line.number
                 told.exception = text.partition(":")[0]
+                if not (told.is_introduced or line.full.startswith(">")):
+                    self._has_own = True
                 if told.is_introduced:
                     self._keep(key, told.begin, told.end)
         elif told is not None and not _is_link(text):
@@ -335,6 +369,19 @@ class Surroundings:
             ):
                 self._keep(key, told.begin, told.end)
                 del self._told[key]
+        elif self._live_log and _PASSED.match(text):
+            self._keep(key, self._live_log, line.number)
+        elif before is not None and " ... " in before.text and _PASSED.match(text):
+            # unittest prints the verdict behind what the test said.
+            self._keep(key, before.number, before.number)
+        elif (
+            before is not None
+            and line.number - before.number == 1
+            and before.text[:1] not in " \t"
+            and text[:1] in " \t"
+            and _DEFINITION.match(text)
+        ):
+            self._keep(key, before.number, before.number)
         elif (
             before is not None
             and before.level in ("W", "I")
@@ -349,6 +396,10 @@ class Surroundings:
             and _SEQUEL.match(text)
         ):
             self._keep(key, before.number, before.number)
+        if "live log" in text and _LIVE_LOG.match(text):
+            self._live_log = line.number
+        elif self._live_log and (_PASSED.match(text) or "=====" in text):
+            self._live_log = 0
         if "inish" in text or "omplete" in text or "ucceeded" in text:
             self._is_finished = self._is_finished or _FINISHED.search(text) is not None
         self._before[key] = line
@@ -362,7 +413,12 @@ class Surroundings:
             self._count += 1
 
     def copes_with(self, found: Hit | Traceback) -> bool:
-        """Whether the lines around say that the error was dealt with."""
+        """Whether the lines around say that the error was dealt with, or is somebody else's.
+
+        What a mail quotes behind ">" did not happen where the text has its own traceback.
+        """
+        if self._has_own and isinstance(found, Hit) and found.text.startswith("> "):
+            return True
         ranges = self._handled.get((found.rank, found.host), [])
         at = bisect_right(ranges, (found.line, 1 << 62))
         return any(begin <= found.line <= end for begin, end in ranges[max(at - 4, 0) : at])

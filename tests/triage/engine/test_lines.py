@@ -428,3 +428,28 @@ def test_an_indented_exception_is_no_code_although_a_frame_lacks_its_own() -> No
     for line in lines:
         marker.mark(line)
     assert [line.is_code for line in lines] == [False, False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "rank"),
+    [
+        ("[2] Traceback (most recent call last):", 2),
+        ('[2]   File "/app/train.py", line 8, in step', 2),
+        ("[2] torch.OutOfMemoryError: CUDA out of memory", 2),
+        ("[2] 48213", None),
+        ("[2]   Running                 python train.py &", None),
+        ("rank 1 RuntimeError: boom", 1),
+        ("rank 0 step 4/5", 0),
+        ("rank 3 died", None),
+        ('{"rank": 3, "msg": "loss 2.1"}', 3),
+        ('{"msg": "loss 2.1", "global_rank": 3}', 3),
+        ('{"msg": "of \\"rank\\": 3"}', None),
+    ],
+)
+def test_ranks_without_a_colon_or_in_a_field(text: str, rank: int | None) -> None:
+    assert only(text).rank == rank
+
+
+def test_a_rank_in_json_is_that_of_every_line_of_its_message() -> None:
+    text = '{"rank":3,"exc_info":"Traceback (most recent call last):\\n  x\\nValueError: boom\\n"}'
+    assert {line.rank for line in parse(text)} == {3}

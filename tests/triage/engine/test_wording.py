@@ -31,6 +31,7 @@ WORDS = "CUDA out of memory"
         "check_memory ... RuntimeError: CUDA out of memory -> as it should be -> pass",
         "RuntimeError: [pair.cc:534] Connection closed by peer [10.0.0.3]:45012  (expected)",
         "raising on purpose: RuntimeError: CUDA out of memory",
+        "drill 7: injecting the fault CUDA out of memory",
         "no NVML (pynvml.NVMLError_LibraryNotFound: Not Found); GPU use will not be logged",
         "config (64,128) rejected: OutOfResources: out of resource: shared memory",
         "refused as expected: mat1 and mat2 shapes cannot be multiplied",
@@ -77,6 +78,8 @@ def mention(text: str) -> bool:
         "# CUDA out of memory is caught here",
         'raise RuntimeError("CUDA out of memory")',
         'retry_on: ["CUDA out of memory"]',
+        "expecting 'CUDA out of memory' ... got it",
+        "    'CUDA out of memory': 'lower the batch size',",
         'error_patterns = "CUDA out of memory"',
         "grep 'CUDA out of memory' train.log",
         "errors such as CUDA out of memory",
@@ -111,6 +114,7 @@ def test_advice_settings_and_code_only_mention_it(text: str) -> None:
         "Exception: OutOfMemoryError('CUDA out of memory')",
         "CompileError: got RuntimeError(\"CUDA out of memory of pool 'a'\")",
         "报错信息：CUDA out of memory",
+        '    "error": "CUDA out of memory",',
     ],
 )
 def test_events_are_no_mentions(text: str) -> None:
@@ -159,8 +163,40 @@ Ask = Callable[..., Verdict]
             '    """Multiplies.\n\n    RuntimeError: mat1 and mat2 shapes cannot be multiplied '
             '(4x9 and 8x2)\n    """\n'
         ),
+        (
+            "commit 1f2e3d4c5b6a\nAuthor: A <a@example.com>\n\n"
+            "    Catch RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x9 and 8x2)\n"
+        ),
+        (
+            "# Post-mortem of run 8812\n\nThe log said:\n\n"
+            "> RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x9 and 8x2)\n"
+        ),
+        (
+            "CUDA error: an illegal memory access was encountered\n"
+            "    Printed when a kernel reads memory that is not its own.\n"
+        ),
+        (
+            "t.py::test_a -------------------------------- live log call ------------\n"
+            "ERROR    net:loop.py:41 CUDA error: an illegal memory access was encountered\nPASSED\n"
+        ),
+        (
+            "test_a (t.T) ... RuntimeError: mat1 and mat2 shapes cannot be multiplied "
+            "(4x9 and 8x2)\nok\n"
+        ),
     ],
-    ids=["patch", "help", "pydoc function", "pydoc class", "sample", "docstring"],
+    ids=[
+        "patch",
+        "help",
+        "pydoc function",
+        "pydoc class",
+        "sample",
+        "docstring",
+        "commit",
+        "post-mortem",
+        "glossary",
+        "live log",
+        "unittest",
+    ],
 )
 def test_quoted_passages_are_no_failure(text: str, ask: Ask) -> None:
     assert ask(text).kind == "clean"
@@ -274,3 +310,19 @@ def test_an_exception_may_say_what_is_in_what(ask: Ask) -> None:
         "NETWORK_CONNECTION during HeadObject operation: curlCode: 28, Timeout was reached\n"
     )
     assert ask(failure).diagnoses[0].slug == "storage-io-error"
+
+
+def test_what_follows_a_commit_or_fails_in_a_live_log_counts(ask: Ask) -> None:
+    commit = "commit 1f2e3d4c5b6a\nAuthor: A <a@example.com>\n\n    Add a test\n"
+    assert ask(commit + FAILURE).diagnoses[0].slug == "shape-mismatch"
+    live_log = "t.py::test_a ----------- live log call ------------\n"
+    error = "ERROR    net:loop.py:41 CUDA error: an illegal memory access was encountered\n"
+    assert ask(live_log + error + "FAILED\n").diagnoses[0].slug == "cuda-illegal-memory-access"
+
+
+def test_a_quotation_yields_to_a_traceback_of_the_texts_own(ask: Ask) -> None:
+    quoted = "> CUDA error: an illegal memory access was encountered\n"
+    assert ask(quoted).diagnoses[0].slug == "cuda-illegal-memory-access"
+    assert ask(quoted + "that was last week; now:\n" + FAILURE).diagnoses[0].slug == (
+        "shape-mismatch"
+    )
